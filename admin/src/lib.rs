@@ -1,0 +1,1 @@
+//! What operators see: counters of all shards, merged.

@@ -1,0 +1,1 @@
+//! Measures poolers side by side.

@@ -1,0 +1,3 @@
+//! The `pgmux` program.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The deciding half of connection pooling: slots, waiters, budgets; decisions as data.
