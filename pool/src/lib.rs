@@ -1,1 +1,31 @@
-//! The deciding half of connection pooling: slots, waiters, budgets; decisions as data.
+//! The deciding half of connection pooling: servers, waiters, budgets; decisions as data.
+//!
+//! Nothing here opens a socket or reads a clock. `now` comes in, a decision goes out, the engine carries it out and
+//! reports back. One [`Pool`] belongs to one shard; the pools of one (group, target) share a [`Budget`].
+//!
+//! # The order of calls
+//!
+//! 1. A client needs a server: [`Pool::acquire`] leases one at once or queues the client.
+//! 2. Its transaction is over and the server is proven clean: [`Pool::release`] says what becomes of it.
+//! 3. After any call that can change what is needed (a client waits, a server or a login was lost, a wake arrived):
+//!    [`Pool::logins_wanted`]; start that many logins and report each by [`Pool::connected`] or [`Pool::login_failed`].
+//! 4. Whatever closes, for whatever reason, is reported by [`Pool::discard`] after its socket was closed. A server holds
+//!    its permit until then, so that the sum over shards is exact even while servers move.
+//! 5. At the end of a turn: send a wake to each shard from [`Pool::next_wake`]; set a timer for [`Pool::next_deadline`],
+//!    and when it fires call [`Pool::expire`], then [`Pool::logins_wanted`].
+//! 6. A shard that receives a wake closes what [`Pool::give_up_idle`] hands out, then calls [`Pool::logins_wanted`].
+
+mod backoff;
+mod budget;
+pub mod config;
+mod hunger;
+mod pool;
+mod servers;
+mod settings;
+mod waiters;
+
+pub use budget::Budget;
+pub use pool::{Acquire, CloseReason, Expired, PATIENCE, Placed, Pool};
+pub use servers::ServerKey;
+pub use settings::{LOGINS_MAX, Settings};
+pub use waiters::Ticket;

@@ -1,0 +1,545 @@
+//! The servers and the waiting clients of one shard for one (group, target), and every decision about them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::backoff::{Backoff, shortened};
+use crate::hunger::Hunger;
+use crate::servers::{ServerKey, Servers, State};
+use crate::waiters::{Ticket, Waiters};
+use crate::{Budget, Settings};
+
+/// One shard's pool. `K` names a server, `W` a waiting client; both are the engine's. See the [crate](crate) for the
+/// order of calls.
+///
+/// Invariants, checked by [`Pool::check_invariants`]:
+/// - a permit of the budget is held for each server until it is discarded, for each login in flight, and for each
+///   permit that another shard sent and that is not used yet; for nothing else;
+/// - a server is idle, leased or closing;
+/// - no client waits while a server is idle;
+/// - clients are served in the order in which they came.
+#[derive(Debug)]
+pub struct Pool<K, W> {
+    settings: Settings,
+    budget: Arc<Budget>,
+    shard: usize,
+    servers: Servers<K>,
+    waiters: Waiters<W>,
+    logins: u32,
+    /// Permits that another shard sent and for which no login has been started.
+    in_hand: u32,
+    backoff: Backoff,
+    hunger: Option<Hunger>,
+    wakes: Vec<usize>,
+}
+
+/// Answer to a client that needs a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acquire<K> {
+    /// The client owns this server until it is released or discarded.
+    Lease(K),
+    /// The client is queued; the ticket takes it out again.
+    Wait(Ticket),
+}
+
+/// What becomes of a server that has just logged in or was released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a server that is handed off or to be closed is no longer idle"]
+pub enum Placed<W> {
+    /// It waits for the next client.
+    Idle,
+    /// It is leased to this client, which has waited the longest.
+    HandOff(W),
+    /// To be closed, then discarded.
+    Close(CloseReason),
+    /// To be closed, then discarded: its permit goes to a shard whose clients starve.
+    GiveAway {
+        /// The starving shard; [`Pool::next_wake`] names it too, once the server is discarded.
+        to_shard: usize,
+    },
+}
+
+/// Why a healthy server is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CloseReason {
+    /// Not used for `idle_timeout`.
+    IdleTimeout,
+    /// Open for `max_lifetime`.
+    Lifetime,
+    /// `max_connections` was lowered.
+    Shrunk,
+    /// [`Pool::retire`] was called after it connected.
+    Retired,
+}
+
+/// What has run out of time.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "expired servers are to be closed, expired waiters to be told"]
+pub struct Expired<K, W> {
+    /// To be closed, then discarded.
+    pub servers: Vec<(K, CloseReason)>,
+    /// Clients that have waited for `connection_timeout`; they are out of the queue.
+    pub waiters: Vec<W>,
+}
+
+/// A client that waits for this long asks the other shards for a server even though its own shard has some; a server
+/// that moved stays for this long; a client waits for this much longer than another shard's before a server in use
+/// there moves. So moving, which costs a login (2 to 5 ms of both sides' CPU), stays rare under even load.
+pub const PATIENCE: Duration = Duration::from_millis(10);
+
+impl<K: ServerKey, W: Copy> Pool<K, W> {
+    /// An empty pool of shard number `shard` (from 0 to the budget's number of shards less one).
+    ///
+    /// # Panics
+    /// When the budget has no such shard.
+    pub fn new(settings: Settings, budget: Arc<Budget>, shard: usize) -> Self {
+        assert!(
+            shard < budget.shards(),
+            "shard {shard} of {}",
+            budget.shards()
+        );
+        Pool {
+            settings,
+            budget,
+            shard,
+            servers: Servers::new(),
+            waiters: Waiters::new(),
+            logins: 0,
+            in_hand: 0,
+            backoff: Backoff::default(),
+            hunger: None,
+            wakes: Vec::new(),
+        }
+    }
+
+    /// A client needs a server: the one that was released last, or a place in the queue.
+    pub fn acquire(&mut self, waiter: W, now: Instant) -> Acquire<K> {
+        match self.servers.pop_idle() {
+            Some(key) => Acquire::Lease(key),
+            None => Acquire::Wait(self.waiters.push(waiter, now)),
+        }
+    }
+
+    /// The client left, or gave up. False when it was served, or had expired, before.
+    pub fn cancel_wait(&mut self, ticket: Ticket) -> bool {
+        let waited = self.waiters.cancel(ticket);
+        self.end_hunger_of_nobody();
+        waited
+    }
+
+    /// How many logins the engine must start now; each holds a permit until it is reported.
+    pub fn logins_wanted(&mut self, now: Instant) -> u32 {
+        self.backoff.settle(now);
+        self.in_hand += self.budget.collect(self.shard);
+        let before = self.logins;
+        while self.lacking(now) > 0 && (self.in_hand > 0 || self.budget.try_take()) {
+            self.in_hand = self.in_hand.saturating_sub(1);
+            self.logins += 1;
+        }
+        self.ask_other_shards(now);
+        self.refill(now);
+        self.pass_on_surplus(now);
+        self.logins - before
+    }
+
+    /// A login has succeeded. `jitter` (0 to 1) shortens the server's lifetime by up to a tenth, so that servers that
+    /// were opened together do not all close together.
+    ///
+    /// # Panics
+    /// When no login is in flight, or a server of this key is here already.
+    pub fn connected(&mut self, key: K, now: Instant, jitter: f64) -> Placed<W> {
+        self.end_login();
+        self.backoff.succeeded();
+        let lifetime = self
+            .settings
+            .max_lifetime()
+            .map(|lifetime| shortened(lifetime, 0.1 * jitter));
+        let end = lifetime.and_then(|lifetime| now.checked_add(lifetime));
+        let at = self.servers.insert(key, now, now + PATIENCE, end);
+        self.budget.publish_open(self.shard, self.servers.open());
+        self.place(at, now)
+    }
+
+    /// A login has failed, or was given up. The next is started after a pause. When this leaves the pool without a live
+    /// server and without another login in flight, all waiting clients are returned: they fail with this login's error.
+    ///
+    /// # Panics
+    /// When no login is in flight.
+    pub fn login_failed(&mut self, now: Instant, jitter: f64) -> Vec<W> {
+        self.end_login();
+        self.backoff.failed(&self.settings, now, jitter);
+        let mut failed = Vec::new();
+        if self.servers.live() == 0 && self.logins == 0 {
+            failed.reserve_exact(self.waiters.len());
+            failed.extend(std::iter::from_fn(|| self.waiters.pop()));
+        }
+        self.end_hunger_of_nobody();
+        self.return_permit();
+        failed
+    }
+
+    /// A client is done with its server, and the server is clean.
+    ///
+    /// # Panics
+    /// When the server is not leased: two clients would share it.
+    pub fn release(&mut self, key: K, now: Instant) -> Placed<W> {
+        let at = self.servers.find(key).expect("a released server is known");
+        assert_eq!(
+            self.servers.slot(at).state,
+            State::Leased,
+            "server {key:?} is released but was not leased"
+        );
+        self.place(at, now)
+    }
+
+    /// The server's socket is closed, whoever closed it: its permit goes back. False when the server is not known (any
+    /// more), so that two reports of one end do no harm.
+    pub fn discard(&mut self, key: K) -> bool {
+        let Some(at) = self.servers.find(key) else {
+            return false;
+        };
+        let promised_to = self.servers.remove(at);
+        self.budget.publish_open(self.shard, self.servers.open());
+        match promised_to {
+            Some(shard) => {
+                self.budget.grant(shard);
+                self.wakes.push(shard);
+            }
+            None => self.return_permit(),
+        }
+        true
+    }
+
+    /// Whatever has run out of time; costs as much as there is of it.
+    pub fn expire(&mut self, now: Instant) -> Expired<K, W> {
+        let mut waiters = Vec::new();
+        while self
+            .waiter_deadline()
+            .is_some_and(|deadline| deadline <= now)
+        {
+            waiters.extend(self.waiters.pop());
+        }
+        self.end_hunger_of_nobody();
+        let mut servers = Vec::new();
+        while let Some(at) = self.servers.pop_outlived(now) {
+            servers.push((self.servers.close(at, None), CloseReason::Lifetime));
+        }
+        while let Some((at, reason)) = self.useless_idle(now) {
+            servers.push((self.servers.close(at, None), reason));
+        }
+        Expired { servers, waiters }
+    }
+
+    /// When [`Pool::expire`] and [`Pool::logins_wanted`] are to be called at the latest.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let surplus = self.servers.live() > self.min_share();
+        let idle = self
+            .servers
+            .longest_idle()
+            .filter(|_| surplus)
+            .and_then(|at| {
+                self.servers
+                    .slot(at)
+                    .idle_since
+                    .checked_add(self.settings.idle_timeout()?)
+            });
+        [
+            self.waiter_deadline(),
+            idle,
+            self.servers.next_end(),
+            self.login_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Another shard may starve: the server that has been idle for the longest time leaves for it, to be closed and
+    /// then discarded. To be called until it answers `None` whenever another shard sends a wake.
+    pub fn give_up_idle(&mut self, now: Instant) -> Option<K> {
+        let at = self
+            .servers
+            .longest_idle()
+            .filter(|&at| self.servers.slot(at).settled <= now)?;
+        let shard = self.budget.promise(self.shard, None, PATIENCE)?;
+        Some(self.servers.close(at, Some(shard)))
+    }
+
+    /// The next shard to which the engine must send a wake, because it was given a permit or because this shard starves.
+    pub fn next_wake(&mut self) -> Option<usize> {
+        self.wakes.pop()
+    }
+
+    /// Every present server is to go (credentials or address changed, RECONNECT): idle ones are returned, to be closed
+    /// and then discarded; leased ones are answered [`CloseReason::Retired`] when they come back.
+    pub fn retire(&mut self) -> Vec<K> {
+        self.servers.retire();
+        std::iter::from_fn(|| Some(self.servers.close(self.servers.longest_idle()?, None)))
+            .collect()
+    }
+
+    /// Takes new settings; what they make superfluous goes with the next [`Pool::expire`] or release. The new maximum
+    /// is set once, by [`Budget::set_max`]. Lifetimes of servers that are open stay as they were.
+    pub fn set_settings(&mut self, settings: Settings) {
+        self.settings = settings;
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Servers that nobody uses.
+    pub fn idle(&self) -> u32 {
+        self.servers.idle()
+    }
+
+    /// Servers that a client owns.
+    pub fn leased(&self) -> u32 {
+        self.servers.leased()
+    }
+
+    /// Clients in the queue.
+    pub fn waiting(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// Since when the client at the head of the queue waits.
+    pub fn waiting_since(&self) -> Option<Instant> {
+        self.waiters.oldest()
+    }
+
+    /// Logins that are not reported yet.
+    pub fn logins_in_flight(&self) -> u32 {
+        self.logins
+    }
+
+    /// Servers that hold a permit: idle, leased, and those that are to be closed and are not discarded yet.
+    pub fn open(&self) -> u32 {
+        self.servers.open()
+    }
+
+    /// Permits of the budget that this pool holds.
+    pub fn permits(&self) -> u32 {
+        self.servers.open() + self.logins + self.in_hand
+    }
+
+    /// Panics when an invariant of the type does not hold.
+    pub fn check_invariants(&self) {
+        self.servers.check_invariants();
+        self.waiters.check_invariants();
+        assert!(
+            self.waiters.is_empty() || self.servers.idle() == 0,
+            "a client waits beside an idle server"
+        );
+        assert!(
+            self.logins <= self.settings.logins_max,
+            "logins in flight are limited"
+        );
+        assert!(
+            self.permits() <= self.budget.taken(),
+            "every permit is counted in the budget"
+        );
+        assert!(
+            self.hunger.is_none() || !self.waiters.is_empty(),
+            "only waiting clients make a shard hungry"
+        );
+    }
+
+    /// Finds a use for a leased server that nobody owns any more.
+    fn place(&mut self, at: u32, now: Instant) -> Placed<W> {
+        let slot = self.servers.slot(at);
+        let settled = slot.settled <= now;
+        let reason = match slot.end {
+            _ if slot.retired => Some(CloseReason::Retired),
+            Some(end) if end <= now => Some(CloseReason::Lifetime),
+            _ => None,
+        };
+        if let Some(reason) = reason {
+            self.servers.close(at, None);
+            return Placed::Close(reason);
+        }
+        if !self.budget.is_calm() {
+            if self.budget.excess() > self.servers.closing() {
+                self.servers.close(at, None);
+                return Placed::Close(CloseReason::Shrunk);
+            }
+            let promise =
+                |budget: &Budget| budget.promise(self.shard, self.waiters.oldest(), PATIENCE);
+            if let Some(to_shard) = settled.then(|| promise(&self.budget)).flatten() {
+                self.servers.close(at, Some(to_shard));
+                return Placed::GiveAway { to_shard };
+            }
+        }
+        match self.waiters.pop() {
+            Some(waiter) => {
+                self.end_hunger_of_nobody();
+                Placed::HandOff(waiter)
+            }
+            None => {
+                self.servers.push_idle(at, now);
+                Placed::Idle
+            }
+        }
+    }
+
+    /// The logins that waiting clients lack, that may be started now, and for which there may be no permit.
+    fn lacking(&self, now: Instant) -> u32 {
+        if self.backoff.is_over(now) {
+            self.unserved().min(self.logins_left())
+        } else {
+            0
+        }
+    }
+
+    fn logins_left(&self) -> u32 {
+        self.settings.logins_max.saturating_sub(self.logins)
+    }
+
+    /// Waiting clients for which no login is in flight.
+    fn unserved(&self) -> u32 {
+        u32::try_from(self.waiters.len())
+            .unwrap_or(u32::MAX)
+            .saturating_sub(self.logins)
+    }
+
+    /// Opens servers up to the minimum, but takes no permit that a starving shard could use.
+    fn refill(&mut self, now: Instant) {
+        if !self.backoff.is_over(now) {
+            return;
+        }
+        while self.servers.live() + self.logins < self.min_share()
+            && self.logins < self.settings.logins_max
+            && self.budget.is_calm()
+            && self.budget.try_take()
+        {
+            self.logins += 1;
+        }
+    }
+
+    fn ask_other_shards(&mut self, now: Instant) {
+        let promised = self.budget.promised(self.shard);
+        let (Some(since), true) = (self.waiters.oldest(), self.lacking(now) > promised) else {
+            return self.end_hunger();
+        };
+        if self.budget.shards() == 1 || now < self.hungry_from(since) {
+            return;
+        }
+        let is_known = self.budget.is_hungry(self.shard);
+        if Hunger::must_be_told(self.hunger.as_ref(), since, is_known) {
+            self.budget.hunger(self.shard, since);
+            match &mut self.hunger {
+                Some(hunger) if is_known => hunger.move_to(since),
+                hunger => *hunger = Some(Hunger::new(since, now)),
+            }
+            if self.budget.try_take() {
+                self.logins += 1;
+                self.end_hunger();
+                return;
+            }
+        }
+        if self
+            .hunger
+            .as_mut()
+            .is_some_and(|hunger| hunger.asks_again(now))
+        {
+            self.wakes.extend(self.budget.owners(self.shard));
+        }
+    }
+
+    /// A shard without any server starves at once; else its own servers get the time to serve the client.
+    fn hungry_from(&self, since: Instant) -> Instant {
+        let starves = self.servers.live() == 0 && self.logins == 0;
+        if starves { since } else { since + PATIENCE }
+    }
+
+    fn pass_on_surplus(&mut self, now: Instant) {
+        let usable = if self.backoff.is_over(now) {
+            self.unserved()
+        } else {
+            0
+        };
+        while self.in_hand > usable {
+            self.in_hand -= 1;
+            self.return_permit();
+        }
+    }
+
+    fn return_permit(&mut self) {
+        self.wakes
+            .extend(self.budget.pass_on(self.shard, self.waiters.oldest()));
+    }
+
+    fn end_login(&mut self) {
+        self.logins = self
+            .logins
+            .checked_sub(1)
+            .expect("a login that ends is in flight");
+    }
+
+    fn end_hunger_of_nobody(&mut self) {
+        if self.hunger.is_some() && self.waiters.is_empty() {
+            self.end_hunger();
+        }
+    }
+
+    fn end_hunger(&mut self) {
+        if self.hunger.take().is_some() {
+            self.budget.sated(self.shard);
+        }
+    }
+
+    fn useless_idle(&self, now: Instant) -> Option<(u32, CloseReason)> {
+        let at = self.servers.longest_idle()?;
+        if self.budget.excess() > self.servers.closing() {
+            return Some((at, CloseReason::Shrunk));
+        }
+        let timeout = self.settings.idle_timeout()?;
+        let useless = self.servers.live() > self.min_share()
+            && now.saturating_duration_since(self.servers.slot(at).idle_since) >= timeout;
+        useless.then_some((at, CloseReason::IdleTimeout))
+    }
+
+    fn waiter_deadline(&self) -> Option<Instant> {
+        self.waiters
+            .oldest()?
+            .checked_add(self.settings.connection_timeout?)
+    }
+
+    /// When [`Pool::logins_wanted`] may answer otherwise than now, without anything else happening.
+    fn login_deadline(&self) -> Option<Instant> {
+        let lacking = self.unserved().min(self.logins_left());
+        let below_min = self.servers.live() + self.logins < self.min_share();
+        if self.backoff.until().is_some() {
+            return self.backoff.until().filter(|_| lacking > 0 || below_min);
+        }
+        if self.budget.shards() == 1 || lacking <= self.budget.promised(self.shard) {
+            return None;
+        }
+        let since = self.waiters.oldest()?;
+        Some(
+            self.hunger
+                .as_ref()
+                .map_or(since + PATIENCE, Hunger::next_ask),
+        )
+    }
+
+    fn min_share(&self) -> u32 {
+        self.settings.min_share(self.shard, self.budget.shards())
+    }
+}
+
+impl<K, W> Drop for Pool<K, W> {
+    /// A pool that is dropped, servers and all, leaves no permit behind and breaks no promise.
+    fn drop(&mut self) {
+        self.budget.sated(self.shard);
+        self.budget.publish_open(self.shard, 0);
+        let mut held =
+            self.servers.open() + self.logins + self.in_hand + self.budget.collect(self.shard);
+        for shard in self.servers.promises() {
+            self.budget.grant(shard);
+            held -= 1;
+        }
+        (0..held).for_each(|_| self.budget.give_back());
+    }
+}

@@ -1,0 +1,97 @@
+//! What the operator asks of a pool, as plain values.
+
+use std::time::Duration;
+
+/// The numbers that a [`Pool`](crate::Pool) decides by. `min_connections` and `max_connections` are those of the whole
+/// process: the maximum is enforced by the shared [`Budget`](crate::Budget), the minimum is divided over the shards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Servers kept open when nobody asks for them. A wish, not a right: a shard whose clients starve comes first.
+    pub min_connections: u32,
+    /// Most servers open or logging in at any moment, over all shards.
+    pub max_connections: u32,
+    /// An idle server is closed after this time. `None` and zero switch it off.
+    pub idle_timeout: Option<Duration>,
+    /// A server is closed after this time, at the next moment that nobody leases it. `None` and zero switch it off.
+    pub max_lifetime: Option<Duration>,
+    /// How long a client may wait for a server. `None` is no limit. Zero is zero: a client that finds no idle server
+    /// fails with the next [`expire`](crate::Pool::expire), but the login that it asked for still happens, so that the
+    /// next client finds a server.
+    pub connection_timeout: Option<Duration>,
+    /// Most logins in flight in this pool of this shard.
+    pub logins_max: u32,
+    /// Pause after the first failed login.
+    pub backoff_min: Duration,
+    /// Longest pause after failed logins; the pause doubles with each failure in a row.
+    pub backoff_max: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            min_connections: 2,
+            max_connections: 10,
+            idle_timeout: Some(Duration::from_secs(600)),
+            max_lifetime: Some(Duration::from_secs(3600)),
+            connection_timeout: Some(Duration::from_secs(5)),
+            logins_max: LOGINS_MAX,
+            backoff_min: Duration::from_millis(100),
+            backoff_max: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Settings {
+    /// This shard's part of `min_connections`: the parts of all shards add up to it.
+    pub(crate) fn min_share(&self, shard: usize, shards: usize) -> u32 {
+        let shards = u32::try_from(shards).unwrap_or(u32::MAX).max(1);
+        let shard = u32::try_from(shard).unwrap_or(u32::MAX);
+        self.min_connections / shards + u32::from(shard < self.min_connections % shards)
+    }
+
+    pub(crate) fn idle_timeout(&self) -> Option<Duration> {
+        self.idle_timeout.filter(|limit| !limit.is_zero())
+    }
+
+    pub(crate) fn max_lifetime(&self) -> Option<Duration> {
+        self.max_lifetime.filter(|limit| !limit.is_zero())
+    }
+}
+
+/// Two logins in flight fill a pool quickly enough and do not stampede a server that has just come back.
+pub const LOGINS_MAX: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_of_min_connections_add_up_to_it() {
+        for min in 0..9 {
+            for shards in 1..7 {
+                let settings = Settings {
+                    min_connections: min,
+                    ..Settings::default()
+                };
+                let sum: u32 = (0..shards)
+                    .map(|shard| settings.min_share(shard, shards))
+                    .sum();
+                assert_eq!(sum, min, "min {min} over {shards} shards");
+            }
+        }
+    }
+
+    #[test]
+    fn a_zero_idle_timeout_or_lifetime_is_off() {
+        let zero = Some(Duration::ZERO);
+        let settings = Settings {
+            idle_timeout: zero,
+            max_lifetime: zero,
+            ..Settings::default()
+        };
+        assert_eq!(
+            (settings.idle_timeout(), settings.max_lifetime()),
+            (None, None)
+        );
+    }
+}
