@@ -1,0 +1,22 @@
+//! CloseComplete: the statement or portal is gone.
+
+use crate::cursor::{Cursor, ParseError};
+use crate::encode::{self, EncodeError};
+use crate::tag::backend_tag;
+
+/// The statement or portal is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CloseComplete;
+
+impl CloseComplete {
+    /// Reads a body: there is none.
+    pub fn decode(body: &[u8]) -> Result<Self, ParseError> {
+        Cursor::new(body).finish()?;
+        Ok(Self)
+    }
+
+    /// Appends the message; on error `out` is left as it was.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        encode::backend_message(out, backend_tag::CLOSE_COMPLETE, |_| Ok(()))
+    }
+}

@@ -1,0 +1,30 @@
+//! CopyData: a piece of a COPY stream.
+//!
+//! ```text
+//! d · length · bytes
+//! ```
+
+use crate::cursor::{Cursor, ParseError};
+use crate::encode::{self, EncodeError};
+use crate::tag::backend_tag;
+
+/// A piece of a COPY stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyData<'a> {
+    /// The piece: one row for each message.
+    pub data: &'a [u8],
+}
+
+impl<'a> CopyData<'a> {
+    /// Reads a body.
+    pub fn decode(body: &'a [u8]) -> Result<Self, ParseError> {
+        let mut cursor = Cursor::new(body);
+        let data = cursor.rest()?;
+        Ok(Self { data })
+    }
+
+    /// Appends the message; on error `out` is left as it was.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        encode::backend_message(out, backend_tag::COPY_DATA, |w| w.bytes(self.data))
+    }
+}

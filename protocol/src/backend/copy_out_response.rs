@@ -1,0 +1,39 @@
+//! CopyOutResponse: the server sends a COPY stream.
+//!
+//! ```text
+//! H · length · i8 format (0 text, 1 binary) · i16 count · i16 format each
+//! ```
+
+use crate::backend::copy_format::read_copy_format;
+use crate::cursor::{Cursor, ParseError};
+use crate::encode::{self, EncodeError};
+use crate::list::List;
+use crate::tag::backend_tag;
+
+/// The server sends a COPY stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyOutResponse<'a> {
+    /// Whether the stream is in the binary format.
+    pub binary: bool,
+    /// The format of each column.
+    pub formats: List<'a, i16>,
+}
+
+impl<'a> CopyOutResponse<'a> {
+    /// Reads a body.
+    pub fn decode(body: &'a [u8]) -> Result<Self, ParseError> {
+        let mut cursor = Cursor::new(body);
+        let binary = read_copy_format(&mut cursor)?;
+        let formats = List::read_counted(&mut cursor)?;
+        cursor.finish()?;
+        Ok(Self { binary, formats })
+    }
+
+    /// Appends the message; on error `out` is left as it was.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        encode::backend_message(out, backend_tag::COPY_OUT_RESPONSE, |w| {
+            w.u8(u8::from(self.binary))?;
+            self.formats.write_counted(w)
+        })
+    }
+}

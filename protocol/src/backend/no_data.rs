@@ -1,0 +1,22 @@
+//! NoData: what was described returns no rows.
+
+use crate::cursor::{Cursor, ParseError};
+use crate::encode::{self, EncodeError};
+use crate::tag::backend_tag;
+
+/// What was described returns no rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoData;
+
+impl NoData {
+    /// Reads a body: there is none.
+    pub fn decode(body: &[u8]) -> Result<Self, ParseError> {
+        Cursor::new(body).finish()?;
+        Ok(Self)
+    }
+
+    /// Appends the message; on error `out` is left as it was.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        encode::backend_message(out, backend_tag::NO_DATA, |_| Ok(()))
+    }
+}

@@ -1,0 +1,22 @@
+//! ParseComplete: the statement is there.
+
+use crate::cursor::{Cursor, ParseError};
+use crate::encode::{self, EncodeError};
+use crate::tag::backend_tag;
+
+/// The statement is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParseComplete;
+
+impl ParseComplete {
+    /// Reads a body: there is none.
+    pub fn decode(body: &[u8]) -> Result<Self, ParseError> {
+        Cursor::new(body).finish()?;
+        Ok(Self)
+    }
+
+    /// Appends the message; on error `out` is left as it was.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        encode::backend_message(out, backend_tag::PARSE_COMPLETE, |_| Ok(()))
+    }
+}

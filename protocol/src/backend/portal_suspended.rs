@@ -1,0 +1,22 @@
+//! PortalSuspended: the row limit of an Execute was reached.
+
+use crate::cursor::{Cursor, ParseError};
+use crate::encode::{self, EncodeError};
+use crate::tag::backend_tag;
+
+/// The row limit of an Execute was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortalSuspended;
+
+impl PortalSuspended {
+    /// Reads a body: there is none.
+    pub fn decode(body: &[u8]) -> Result<Self, ParseError> {
+        Cursor::new(body).finish()?;
+        Ok(Self)
+    }
+
+    /// Appends the message; on error `out` is left as it was.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        encode::backend_message(out, backend_tag::PORTAL_SUSPENDED, |_| Ok(()))
+    }
+}

@@ -1,0 +1,93 @@
+//! The fields of an ErrorResponse or a NoticeResponse, as a server sent them.
+
+use crate::cursor::Cursor;
+use crate::error::{SqlState, field};
+
+/// Fields as they came. Nothing is required of them: any may be absent, come twice, be unknown, or
+/// be cut off in the middle, and what can still be read is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fields<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    /// The fields in a message body.
+    pub const fn new(body: &'a [u8]) -> Self {
+        Self { bytes: body }
+    }
+
+    /// The whole body as it came.
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Walks the fields, known or not, up to the terminator or to the first that is cut off.
+    pub const fn iter(&self) -> FieldsIter<'a> {
+        FieldsIter {
+            cursor: Cursor::new(self.bytes),
+        }
+    }
+
+    /// The first field of this kind.
+    pub fn get(&self, kind: u8) -> Option<&'a [u8]> {
+        self.iter()
+            .find_map(|(found, text)| (found == kind).then_some(text))
+    }
+
+    /// Severity: the untranslated one where the server sends it (since 9.6), else the other.
+    pub fn severity(&self) -> Option<&'a [u8]> {
+        self.get(field::SEVERITY_NON_LOCALIZED)
+            .or_else(|| self.get(field::SEVERITY))
+    }
+
+    /// SQLSTATE, unless it is absent or is not five digits and capitals.
+    pub fn code(&self) -> Option<SqlState> {
+        self.get(field::CODE).and_then(SqlState::from_bytes)
+    }
+
+    /// The message.
+    pub fn message(&self) -> Option<&'a [u8]> {
+        self.get(field::MESSAGE)
+    }
+
+    /// More about the cause.
+    pub fn detail(&self) -> Option<&'a [u8]> {
+        self.get(field::DETAIL)
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<&'a [u8]> {
+        self.get(field::HINT)
+    }
+}
+
+impl<'a> IntoIterator for Fields<'a> {
+    type Item = (u8, &'a [u8]);
+    type IntoIter = FieldsIter<'a>;
+
+    fn into_iter(self) -> FieldsIter<'a> {
+        self.iter()
+    }
+}
+
+/// Walks [`Fields`] as pairs of letter and text.
+#[derive(Clone, Debug)]
+pub struct FieldsIter<'a> {
+    cursor: Cursor<'a>,
+}
+
+impl<'a> Iterator for FieldsIter<'a> {
+    type Item = (u8, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let kind = self.cursor.u8().ok()?;
+        let text = match kind {
+            0 => None,
+            _ => self.cursor.cstr().ok(),
+        };
+        if text.is_none() {
+            self.cursor = Cursor::new(&[]);
+        }
+        text.map(|text| (kind, text))
+    }
+}

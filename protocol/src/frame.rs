@@ -1,0 +1,308 @@
+//! The deframer: finds where messages begin and end without needing their bodies in memory.
+//!
+//! ```text
+//!   | tag | length (counts itself) | body .......... | tag | ...
+//!     1B    4B                       length - 4
+//! ```
+//!
+//! It looks at whatever bytes are at hand and says what stands at their start. A header may come
+//! in any number of pieces; up to four of its bytes are kept here, bodies never are.
+
+use std::fmt;
+
+use crate::tag::{BackendTag, FrontendTag};
+
+/// Whose messages are being read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// A client's.
+    Frontend,
+    /// A server's.
+    Backend,
+}
+
+/// Hops over the messages of one direction of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deframer {
+    /// Body bytes of the current message that have not been seen yet.
+    body_remaining: u32,
+    /// The first `partial_len` bytes of a header whose end has not come.
+    partial: [u8; 4],
+    /// 0..=4, and 0 while `body_remaining` is not 0.
+    partial_len: u8,
+    side: Side,
+}
+
+impl Deframer {
+    /// Starts at the border between two messages.
+    pub const fn new(side: Side) -> Self {
+        Self {
+            body_remaining: 0,
+            partial: [0; 4],
+            partial_len: 0,
+            side,
+        }
+    }
+
+    /// Looks at the start of `input`, and consumes at most one header or one piece of a body.
+    ///
+    /// An error is final: the stream has lost its borders and must be closed.
+    #[inline]
+    pub fn step(&mut self, input: &[u8]) -> Result<Step, FrameError> {
+        if self.body_remaining != 0 {
+            return Ok(self.step_body(input.len()));
+        }
+        match input.first_chunk::<HEADER_LEN>() {
+            Some(header) if self.partial_len == 0 => self.open(*header, HEADER_LEN, 0),
+            _ => self.step_partial(input),
+        }
+    }
+
+    #[inline]
+    fn step_body(&mut self, available: usize) -> Step {
+        let available = u32::try_from(available).unwrap_or(u32::MAX);
+        let len = available.min(self.body_remaining);
+        if len == 0 {
+            return Step::Starved { consumed: 0 };
+        }
+        self.body_remaining = self.body_remaining.saturating_sub(len);
+        Step::Body {
+            len: widen(len),
+            last: self.body_remaining == 0,
+        }
+    }
+
+    /// A header that comes in pieces.
+    #[cold]
+    fn step_partial(&mut self, input: &[u8]) -> Result<Step, FrameError> {
+        let carried = self.partial_len;
+        let mut header = [0; HEADER_LEN];
+        let mut filled = 0_usize;
+        let kept = self.partial.iter().take(usize::from(carried));
+        for (slot, byte) in header.iter_mut().zip(kept.chain(input)) {
+            *slot = *byte;
+            filled = filled.saturating_add(1);
+        }
+        let consumed = filled.saturating_sub(usize::from(carried));
+        if filled == HEADER_LEN {
+            self.partial_len = 0;
+            return self.open(header, consumed, carried);
+        }
+        let [a, b, c, d, _] = header;
+        self.partial = [a, b, c, d];
+        self.partial_len = u8::try_from(filled).unwrap_or_default();
+        Ok(Step::Starved { consumed })
+    }
+
+    #[inline]
+    fn open(
+        &mut self,
+        header: [u8; HEADER_LEN],
+        consumed: usize,
+        carried: u8,
+    ) -> Result<Step, FrameError> {
+        let [tag, length @ ..] = header;
+        let length = u32::from_be_bytes(length);
+        if length < LENGTH_MIN || length > length_max(self.side, tag) {
+            return Err(refuse(self.side, tag, length));
+        }
+        self.body_remaining = length.saturating_sub(LENGTH_MIN);
+        Ok(Step::Head(Head {
+            tag,
+            body_len: self.body_remaining,
+            consumed,
+            carried,
+        }))
+    }
+
+    /// No partial header is kept and no body is outstanding.
+    #[inline]
+    pub const fn at_boundary(&self) -> bool {
+        self.body_remaining == 0 && self.partial_len == 0
+    }
+
+    /// Body bytes of the current message that have not been seen yet.
+    #[inline]
+    pub const fn body_remaining(&self) -> u32 {
+        self.body_remaining
+    }
+
+    /// Whose messages are being read.
+    #[inline]
+    pub const fn side(&self) -> Side {
+        self.side
+    }
+
+    /// The bytes of a header whose end has not come: at most four.
+    pub fn partial_header(&self) -> &[u8] {
+        self.partial
+            .get(..usize::from(self.partial_len))
+            .unwrap_or_default()
+    }
+}
+
+/// What stood at the start of the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The input ended inside a header, or was empty. The deframer keeps the consumed bytes.
+    Starved {
+        /// How much of the input was taken: 0..=4.
+        consumed: usize,
+    },
+    /// A header was completed.
+    Head(Head),
+    /// The next bytes belong to the body of the current message. Empty bodies give no such step.
+    Body {
+        /// How many, from the start of the input.
+        len: usize,
+        /// Whether the message ends with them.
+        last: bool,
+    },
+}
+
+/// A message header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The message's letter; one that its direction knows.
+    pub tag: u8,
+    /// Length of the body that follows.
+    pub body_len: u32,
+    /// Bytes of this input that were part of the header.
+    pub consumed: usize,
+    /// Bytes of the header that came with earlier input: 0..=4.
+    pub carried: u8,
+}
+
+impl Head {
+    /// The header as it is on the wire.
+    #[inline]
+    pub fn bytes(&self) -> [u8; 5] {
+        let [a, b, c, d] = self.body_len.saturating_add(LENGTH_MIN).to_be_bytes();
+        [self.tag, a, b, c, d]
+    }
+}
+
+/// Why the stream cannot be framed any further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameError {
+    /// The length is below 4 or above what the tag allows.
+    Length {
+        /// The message's letter.
+        tag: u8,
+        /// The length as it was on the wire.
+        len: u32,
+    },
+    /// A letter that opens no message at all.
+    UnknownTag(u8),
+    /// A letter that only the other direction knows.
+    WrongDirection(u8),
+}
+
+impl fmt::Display for FrameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Length { tag, len } => {
+                write!(f, "invalid message length {len} for type {tag:#04x}")
+            }
+            Self::UnknownTag(tag) => write!(f, "invalid message type {tag:#04x}"),
+            Self::WrongDirection(tag) => {
+                write!(f, "message type {tag:#04x} from the wrong side")
+            }
+        }
+    }
+}
+
+impl std::error::Error for FrameError {}
+
+#[cold]
+fn refuse(side: Side, tag: u8, len: u32) -> FrameError {
+    let (here, there) = match side {
+        Side::Frontend => (
+            FrontendTag::from_byte(tag).is_some(),
+            BackendTag::from_byte(tag).is_some(),
+        ),
+        Side::Backend => (
+            BackendTag::from_byte(tag).is_some(),
+            FrontendTag::from_byte(tag).is_some(),
+        ),
+    };
+    match (here, there) {
+        (true, _) => FrameError::Length { tag, len },
+        (false, true) => FrameError::WrongDirection(tag),
+        (false, false) => FrameError::UnknownTag(tag),
+    }
+}
+
+/// The largest length word that `tag` may carry in this direction; 0 for an unknown tag.
+#[inline]
+pub fn length_max(side: Side, tag: u8) -> u32 {
+    let table = match side {
+        Side::Frontend => &FRONTEND_LENGTH_MAX,
+        Side::Backend => &BACKEND_LENGTH_MAX,
+    };
+    table.get(usize::from(tag)).copied().unwrap_or_default()
+}
+
+#[inline]
+fn widen(len: u32) -> usize {
+    usize::try_from(len).unwrap_or(usize::MAX)
+}
+
+static FRONTEND_LENGTH_MAX: [u32; 256] = frontend_lengths();
+static BACKEND_LENGTH_MAX: [u32; 256] = backend_lengths();
+
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)] // evaluated by the compiler
+const fn frontend_lengths() -> [u32; 256] {
+    let mut table = [0; 256];
+    let mut i = 0;
+    while i < FrontendTag::ALL.len() {
+        let tag = FrontendTag::ALL[i];
+        table[tag.as_byte() as usize] = match tag {
+            FrontendTag::Bind
+            | FrontendTag::CopyData
+            | FrontendTag::FunctionCall
+            | FrontendTag::Parse
+            | FrontendTag::Query => LARGE_LENGTH_MAX,
+            FrontendTag::Password => PASSWORD_LENGTH_MAX,
+            FrontendTag::Close
+            | FrontendTag::CopyDone
+            | FrontendTag::CopyFail
+            | FrontendTag::Describe
+            | FrontendTag::Execute
+            | FrontendTag::Flush
+            | FrontendTag::Sync
+            | FrontendTag::Terminate => SMALL_LENGTH_MAX,
+        };
+        i += 1;
+    }
+    table
+}
+
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)] // evaluated by the compiler
+const fn backend_lengths() -> [u32; 256] {
+    let mut table = [0; 256];
+    let mut i = 0;
+    while i < BackendTag::ALL.len() {
+        table[BackendTag::ALL[i].as_byte() as usize] = BACKEND_LENGTH_LIMIT;
+        i += 1;
+    }
+    table
+}
+
+/// Tag and length word.
+pub const HEADER_LEN: usize = 5;
+
+/// A length word counts itself.
+pub const LENGTH_MIN: u32 = 4;
+
+/// PostgreSQL's PQ_SMALL_MESSAGE_LIMIT, for messages that only control.
+pub const SMALL_LENGTH_MAX: u32 = 10_000;
+
+/// PostgreSQL's PQ_LARGE_MESSAGE_LIMIT (MaxAllocSize - 1), for messages that carry data.
+pub const LARGE_LENGTH_MAX: u32 = 0x3FFF_FFFE;
+
+/// PostgreSQL's PG_MAX_AUTH_TOKEN_LENGTH: what it reads at most while a client logs in.
+pub const PASSWORD_LENGTH_MAX: u32 = 65_535;
+
+/// PostgreSQL limits the body of what it sends to MaxAllocSize - 1; the length word adds itself.
+pub const BACKEND_LENGTH_LIMIT: u32 = LARGE_LENGTH_MAX + LENGTH_MIN;

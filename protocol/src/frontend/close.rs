@@ -1,0 +1,38 @@
+//! Close: forgets a statement or a portal.
+//!
+//! ```text
+//! C · length · S or P · name \0
+//! ```
+
+use crate::cursor::{Cursor, ParseError};
+use crate::encode::{self, EncodeError};
+use crate::frontend::Target;
+use crate::tag::frontend_tag;
+
+/// Forgets a statement or a portal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Close<'a> {
+    /// What the name belongs to.
+    pub kind: Target,
+    /// The name; empty for the unnamed one.
+    pub name: &'a [u8],
+}
+
+impl<'a> Close<'a> {
+    /// Reads a body.
+    pub fn decode(body: &'a [u8]) -> Result<Self, ParseError> {
+        let mut cursor = Cursor::new(body);
+        let kind = Target::from_byte(cursor.u8()?)?;
+        let name = cursor.cstr()?;
+        cursor.finish()?;
+        Ok(Self { kind, name })
+    }
+
+    /// Appends the message; on error `out` is left as it was.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        encode::frontend_message(out, frontend_tag::CLOSE, |w| {
+            w.u8(self.kind.as_byte())?;
+            w.cstr(self.name)
+        })
+    }
+}

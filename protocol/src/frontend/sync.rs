@@ -1,0 +1,22 @@
+//! Sync: ends a batch of the extended protocol.
+
+use crate::cursor::{Cursor, ParseError};
+use crate::encode::{self, EncodeError};
+use crate::tag::frontend_tag;
+
+/// Ends a batch: commits the implicit transaction and asks for ReadyForQuery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sync;
+
+impl Sync {
+    /// Reads a body: there is none.
+    pub fn decode(body: &[u8]) -> Result<Self, ParseError> {
+        Cursor::new(body).finish()?;
+        Ok(Self)
+    }
+
+    /// Appends the message; on error `out` is left as it was.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        encode::frontend_message(out, frontend_tag::SYNC, |_| Ok(()))
+    }
+}

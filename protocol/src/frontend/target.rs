@@ -1,0 +1,31 @@
+//! What Describe and Close speak of.
+
+use crate::cursor::ParseError;
+
+/// Whether a name is that of a statement or of a portal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// A prepared statement.
+    Statement,
+    /// A portal.
+    Portal,
+}
+
+impl Target {
+    /// The target that a byte on the wire means.
+    pub const fn from_byte(byte: u8) -> Result<Self, ParseError> {
+        match byte {
+            b'S' => Ok(Self::Statement),
+            b'P' => Ok(Self::Portal),
+            _ => Err(ParseError::UnknownTarget),
+        }
+    }
+
+    /// The byte on the wire.
+    pub const fn as_byte(self) -> u8 {
+        match self {
+            Self::Statement => b'S',
+            Self::Portal => b'P',
+        }
+    }
+}

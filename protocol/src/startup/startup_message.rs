@@ -1,0 +1,126 @@
+//! The startup message.
+
+use crate::cursor::{Cursor, ParseError};
+use crate::encode::{self, EncodeError};
+use crate::list::{Iter, List};
+use crate::startup::{PACKET_LEN_MAX, ProtocolVersion, StartupError};
+
+/// Opens a session.
+///
+/// ```text
+/// length · u32 version · (name \0 · value \0) each · \0
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Startup<'a> {
+    /// The version that the client would like to speak; its major is 3.
+    pub version: ProtocolVersion,
+    parameters: Parameters<'a>,
+}
+
+impl<'a> Startup<'a> {
+    /// A message to be sent.
+    pub const fn new(version: ProtocolVersion, parameters: &'a [(&'a [u8], &'a [u8])]) -> Self {
+        Self {
+            version,
+            parameters: List::new(parameters),
+        }
+    }
+
+    /// Reads what follows the version, and refuses what PostgreSQL refuses.
+    ///
+    /// It also refuses names that come twice where the second would change who the session is:
+    /// PostgreSQL lets the last one win, and a proxy that looked at the first would let one user
+    /// in as another.
+    pub fn decode(version: ProtocolVersion, rest: &'a [u8]) -> Result<Self, StartupError> {
+        if version.major != ProtocolVersion::V3_0.major {
+            return Err(StartupError::Version(version));
+        }
+        let parameters = read_parameters(rest).map_err(|_| StartupError::Layout)?;
+        let startup = Self {
+            version,
+            parameters,
+        };
+        for name in UNIQUE {
+            if startup.values(name.as_bytes()).nth(1).is_some() {
+                return Err(StartupError::Duplicate(name));
+            }
+        }
+        if startup.user().is_empty() {
+            return Err(StartupError::NoUser);
+        }
+        Ok(startup)
+    }
+
+    /// Appends the packet; on error `out` is left as it was.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        encode::packet(out, &[], PACKET_LEN_MAX, |w| {
+            w.u32(self.version.as_u32())?;
+            self.parameters.write_terminated(w)
+        })
+    }
+
+    /// Every parameter, in the order of the message.
+    pub fn parameters(&self) -> Iter<'a, (&'a [u8], &'a [u8])> {
+        self.parameters.iter()
+    }
+
+    /// The value of a parameter; of several the last, as PostgreSQL has it.
+    pub fn get(&self, name: &[u8]) -> Option<&'a [u8]> {
+        self.values(name).last()
+    }
+
+    /// Who the client says it is. Never empty in a message that was decoded.
+    pub fn user(&self) -> &'a [u8] {
+        self.get(b"user").unwrap_or_default()
+    }
+
+    /// The database that it wants: by default the one named like the user.
+    pub fn database(&self) -> &'a [u8] {
+        self.get(b"database")
+            .filter(|name| !name.is_empty())
+            .unwrap_or_else(|| self.user())
+    }
+
+    /// The `replication` parameter, if a replication connection may be wanted.
+    pub fn replication(&self) -> Option<&'a [u8]> {
+        self.get(b"replication")
+    }
+
+    /// Command-line switches for the server process.
+    pub fn options(&self) -> Option<&'a [u8]> {
+        self.get(b"options")
+    }
+
+    /// Names of the protocol options, all of which begin with `_pq_.`.
+    pub fn protocol_options(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        self.parameters()
+            .map(|(name, _)| name)
+            .filter(|name| name.starts_with(PROTOCOL_OPTION_PREFIX))
+    }
+
+    /// Whether the answer must begin with NegotiateProtocolVersion: the client asks for a newer
+    /// minor than `newest`, or for options (none of which this crate knows).
+    pub fn needs_negotiation(&self, newest: ProtocolVersion) -> bool {
+        self.version > newest || self.protocol_options().next().is_some()
+    }
+
+    fn values(&self, name: &[u8]) -> impl Iterator<Item = &'a [u8]> {
+        self.parameters()
+            .filter(move |(found, _)| *found == name)
+            .map(|(_, value)| value)
+    }
+}
+
+type Parameters<'a> = List<'a, (&'a [u8], &'a [u8])>;
+
+fn read_parameters(rest: &[u8]) -> Result<Parameters<'_>, ParseError> {
+    let mut cursor = Cursor::new(rest);
+    let parameters = List::read_terminated(&mut cursor)?;
+    cursor.finish()?;
+    Ok(parameters)
+}
+
+/// Parameters that say who the session is.
+const UNIQUE: [&str; 4] = ["user", "database", "replication", "options"];
+
+const PROTOCOL_OPTION_PREFIX: &[u8] = b"_pq_.";
