@@ -44,6 +44,7 @@ pub mod encode;
 pub mod error;
 pub mod frame;
 pub mod frontend;
+pub mod ledger;
 pub mod list;
 pub mod startup;
 pub mod tag;
