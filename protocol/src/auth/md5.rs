@@ -1,0 +1,60 @@
+//! PostgreSQL's MD5 exchange.
+//!
+//! ```text
+//! stored   = "md5" hex(MD5(password user))
+//! response = "md5" hex(MD5(hex(MD5(password user)) salt))
+//! ```
+
+use md5::{Digest, Md5};
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+/// What `pg_authid.rolpassword` holds for this user and password.
+pub fn hash_password(user: &[u8], password: &[u8]) -> Zeroizing<String> {
+    digest(&[password, user])
+}
+
+/// The answer to a request with this salt, from a hash as [`hash_password`] makes it; `None` when
+/// `hash` is not one.
+pub fn response(hash: &str, salt: [u8; 4]) -> Option<Zeroizing<String>> {
+    is_hash(hash).then(|| {
+        let (_, hex) = hash.split_at(PREFIX.len());
+        digest(&[hex.as_bytes(), &salt])
+    })
+}
+
+/// Whether `given` is the right answer, in time that tells nothing of where it is wrong.
+pub fn verify(given: &[u8], hash: &str, salt: [u8; 4]) -> bool {
+    response(hash, salt).is_some_and(|right| given.ct_eq(right.as_bytes()).into())
+}
+
+/// Whether text is such a hash: `md5` and 32 lower-case hex digits.
+pub fn is_hash(text: &str) -> bool {
+    text.strip_prefix(PREFIX).is_some_and(|hex| {
+        hex.len() == HEX_LEN
+            && hex
+                .bytes()
+                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    })
+}
+
+fn digest(parts: &[&[u8]]) -> Zeroizing<String> {
+    let mut md5 = Md5::new();
+    for part in parts {
+        md5.update(part);
+    }
+    let mut text = Zeroizing::new(String::with_capacity(PREFIX.len().saturating_add(HEX_LEN)));
+    text.push_str(PREFIX);
+    for byte in md5.finalize() {
+        text.push(hex_digit(byte >> 4));
+        text.push(hex_digit(byte & 0x0F));
+    }
+    text
+}
+
+fn hex_digit(nibble: u8) -> char {
+    char::from_digit(u32::from(nibble), 16).unwrap_or('0')
+}
+
+const PREFIX: &str = "md5";
+const HEX_LEN: usize = 32;

@@ -1,0 +1,16 @@
+//! SASLprep (RFC 4013) as PostgreSQL uses it.
+
+use std::borrow::Cow;
+
+/// Normalizes a password. Where SASLprep refuses it, or it is not UTF-8, the bytes stay as they
+/// are: that is what PostgreSQL does on both sides, so that every password works.
+pub fn saslprep(password: &[u8]) -> Cow<'_, [u8]> {
+    let Ok(text) = std::str::from_utf8(password) else {
+        return Cow::Borrowed(password);
+    };
+    match stringprep::saslprep(text) {
+        Ok(Cow::Borrowed(text)) => Cow::Borrowed(text.as_bytes()),
+        Ok(Cow::Owned(text)) => Cow::Owned(text.into_bytes()),
+        Err(_) => Cow::Borrowed(password),
+    }
+}
