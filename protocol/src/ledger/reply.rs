@@ -101,9 +101,7 @@ impl<Note> Ledger<Note> {
     /// have eaten is the only excuse.
     fn unowed(&mut self, tag: u8) -> Result<Reply<Note>, Violation> {
         if tag == b'Z' && self.uncertain > 0 {
-            self.uncertain -= 1;
-            // For good: how many of them the server has answered stays unknown.
-            self.uncertain = self.uncertain.max(1);
+            // It stays so for good: which of them this answers is unknown.
             if self.mode == Mode::Skipping {
                 self.mode = Mode::Normal;
             }
