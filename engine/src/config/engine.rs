@@ -1,0 +1,51 @@
+//! The `engine` section: how many shards there are and where they run.
+
+use serde::Deserialize;
+
+use super::keys::{Key, Kind, Unset};
+
+/// The most shards: a cancel key has eight bits for its shard.
+const SHARDS_MAX: u32 = 256;
+
+pub(super) const KEYS: &[Key] = &[
+    Key {
+        path: "engine.shards",
+        kind: Kind::WholeOrAuto(1, SHARDS_MAX),
+        unset: Unset::Is("auto"),
+        about: "Executors, each with its own thread and ring; auto: one for each CPU that the process may use.",
+    },
+    Key {
+        path: "engine.pin",
+        kind: Kind::Choice(Pin::NAMES),
+        unset: Unset::Is("auto"),
+        about: "Whether a shard stays on its CPU: on, off, or auto (only when every shard can have a CPU of its own).",
+    },
+];
+
+/// Whether a shard stays on one CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pin {
+    /// When every shard can have a CPU of its own.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never: the kernel places the threads.
+    Off,
+}
+
+impl Pin {
+    /// Every value, by the name that the configuration uses.
+    pub const NAMES: &[&str] = &["auto", "on", "off"];
+}
+
+/// How many shards there are and where they run.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EngineOpts {
+    /// The number of shards; `None` is `auto`, one for each CPU that the process may use.
+    pub shards: Option<usize>,
+    /// Whether a shard stays on one CPU.
+    pub pin: Pin,
+}

@@ -1,0 +1,296 @@
+//! The configuration file: read, checked, and resolved into an immutable snapshot.
+//!
+//! A file goes through four steps, and every problem that any of them finds is reported with its line:
+//! `source` makes a tree that knows its lines, `check` types each value by the list in [`keys`] and fills
+//! the defaults in, serde moves the values into each section's struct (owned by the crate that the section
+//! is about), and the sections' `resolve` find what does not fit together.
+//!
+//! Relative paths in the file start at the file's directory. `${NAME}` in a value is the environment's
+//! text; `$${` writes a literal `${`. Zero means zero; `off` means no limit.
+
+mod auth;
+mod backend;
+mod check;
+mod databases;
+mod defaults;
+mod engine;
+mod expand;
+pub mod keys;
+mod listen;
+mod pool;
+mod proxy;
+mod report;
+mod secret;
+mod source;
+#[cfg(test)]
+mod tests;
+mod units;
+
+use std::path::{Path, PathBuf};
+
+use ::pool::config::PoolSettings;
+use serde::de::DeserializeOwned;
+use serde_yaml::{Mapping, Value};
+use zeroize::Zeroizing;
+
+pub use ::pool::config as pool_config;
+pub use auth::{Auth, AuthMethod, User, UserSecret};
+pub use backend::ServerAuth;
+pub use databases::{Group, Target};
+pub use defaults::defaults_file;
+pub use engine::{EngineOpts, Pin};
+pub use listen::{ListenAddr, parse_all as parse_listen};
+pub use proxy::Proxy;
+pub use report::{ConfigErrors, Problem};
+pub use secret::Secret;
+pub use units::{format_duration, parse_duration, parse_size};
+
+use check::{Checker, Fill, Place};
+use report::Report;
+
+/// A whole configuration, complete and consistent.
+#[derive(Clone)]
+pub struct Config {
+    /// Where clients connect.
+    pub proxy: Proxy,
+    /// How many shards there are and where they run.
+    pub engine: EngineOpts,
+    /// The databases that clients can name, by name; never empty.
+    pub groups: Vec<Group>,
+    /// The group, as an index into `groups`, of a client that names no database.
+    pub default_group: usize,
+    /// Who may connect.
+    pub auth: Auth,
+}
+
+impl Config {
+    /// Reads a file.
+    pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
+        let name = path.display().to_string();
+        match std::fs::read_to_string(path).map(Zeroizing::new) {
+            Ok(text) => Self::parse(&text, &name),
+            Err(error) => {
+                let text = format!("cannot read this file: {error}");
+                Err(ConfigErrors(vec![Problem {
+                    file: name,
+                    line: 0,
+                    key: String::new(),
+                    text,
+                }]))
+            }
+        }
+    }
+
+    /// Reads a text, with the name that its problems shall carry.
+    pub fn parse(text: &str, file_name: &str) -> Result<Self, ConfigErrors> {
+        Self::parse_with(text, file_name, &|name| std::env::var(name).ok())
+    }
+
+    fn parse_with(
+        text: &str,
+        file_name: &str,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigErrors> {
+        let mut report = Report::new(file_name);
+        let mut twice = Vec::new();
+        let tree = source::read(text, &mut twice);
+        for problem in twice {
+            report.at_line(problem.line, "", problem.text);
+        }
+        let config = match tree {
+            Ok(tree) => {
+                let root = Checker {
+                    report: &mut report,
+                    env,
+                }
+                .value(&tree, &Place::root(), Fill::Defaults);
+                root.and_then(|root| resolve(root, &mut report))
+            }
+            Err(problem) => {
+                report.at_line(problem.line, "", problem.text);
+                None
+            }
+        };
+        report.finish(config)
+    }
+
+    /// The group that a client's `database` names.
+    pub fn group(&self, name: &str) -> Option<usize> {
+        self.groups
+            .binary_search_by(|group| group.name.as_str().cmp(name))
+            .ok()
+    }
+}
+
+/// The sections, each on its own: a mistake in one does not hide those in the others.
+fn resolve(root: Value, report: &mut Report) -> Option<Config> {
+    let Value::Mapping(mut root) = root else {
+        return None;
+    };
+    let mut take = |name: &str| root.remove(name).unwrap_or_default();
+    let proxy =
+        typed::<proxy::Section>(take("proxy"), "proxy", report).and_then(|s| s.resolve(report));
+    let engine = typed::<EngineOpts>(take("engine"), "engine", report);
+    let auth = typed::<auth::Section>(take("auth"), "auth", report).and_then(|s| s.resolve(report));
+    let shared = Shared::new(take("pool"), take("backend"), report);
+    let groups = groups(take("databases"), &shared, report);
+    let default = shared.backend.as_ref().map(|backend| &backend.database);
+    let default_group = groups
+        .iter()
+        .position(|group| Some(&group.name) == default)
+        .unwrap_or(0);
+    Some(Config {
+        proxy: proxy?,
+        engine: engine?,
+        groups,
+        default_group,
+        auth: auth?,
+    })
+}
+
+/// What the databases inherit: the values as they were written, and what became of them (`None` when
+/// something was wrong, which is reported once and not again for each database).
+struct Shared {
+    pool_values: Value,
+    pool: Option<PoolSettings>,
+    backend_values: Value,
+    backend: Option<backend::Section>,
+}
+
+impl Shared {
+    fn new(pool_values: Value, backend_values: Value, report: &mut Report) -> Self {
+        let pool = pool_settings(pool_values.clone(), "pool", report);
+        let backend = backend_section(backend_values.clone(), "backend", report);
+        Self {
+            pool_values,
+            pool,
+            backend_values,
+            backend,
+        }
+    }
+}
+
+fn groups(databases: Value, shared: &Shared, report: &mut Report) -> Vec<Group> {
+    let databases = match databases {
+        Value::Mapping(map) if !map.is_empty() => map,
+        _ => {
+            report.once(
+                "databases",
+                "expected at least one database, for example app: {writer: {host: 127.0.0.1}}",
+            );
+            return Vec::new();
+        }
+    };
+    let mut groups: Vec<Group> = databases
+        .into_iter()
+        .filter_map(|(name, value)| match (name, value) {
+            (Value::String(name), Value::Mapping(map)) => group(name, map, shared, report),
+            _ => None,
+        })
+        .collect();
+    groups.sort_by(|a, b| a.name.cmp(&b.name));
+    groups
+}
+
+fn group(name: String, mut map: Mapping, shared: &Shared, report: &mut Report) -> Option<Group> {
+    let key = format!("databases.{name}");
+    let target = map.remove("writer").and_then(|writer| {
+        let key = format!("{key}.writer");
+        typed::<databases::Writer>(writer, &key, report)?.resolve(&key, report)
+    });
+    let pool = match (map.remove("pool"), &shared.pool) {
+        (Some(own), Some(_)) => pool_settings(
+            overridden(&shared.pool_values, own, &[]),
+            &format!("{key}.pool"),
+            report,
+        ),
+        (_, pool) => pool.clone(),
+    };
+    let own = map.remove("backend");
+    let database = own
+        .as_ref()
+        .and_then(|own| own.get("database"))
+        .and_then(Value::as_str)
+        .map(str::to_owned);
+    let backend = match (own, &shared.backend) {
+        (Some(own), Some(_)) => {
+            let rivals = [("password", "password_file"), ("password_file", "password")];
+            backend_section(
+                overridden(&shared.backend_values, own, &rivals),
+                &format!("{key}.backend"),
+                report,
+            )
+        }
+        (_, backend) => backend.clone(),
+    };
+    let (target, pool, backend) = (target?, pool?, backend?);
+    Some(Group {
+        target,
+        user: backend.user,
+        password: backend.password,
+        database: database.unwrap_or_else(|| name.clone()),
+        auth_methods: backend.auth_methods,
+        pool,
+        name,
+    })
+}
+
+/// The shared section with one database's own keys over it; of `(key, rival)` the own key removes the
+/// shared rival.
+fn overridden(shared: &Value, own: Value, rivals: &[(&str, &str)]) -> Value {
+    let mut merged = shared.as_mapping().cloned().unwrap_or_default();
+    if let Value::Mapping(own) = own {
+        for (key, rival) in rivals {
+            if own.contains_key(*key) {
+                merged.remove(*rival);
+            }
+        }
+        merged.extend(own);
+    }
+    Value::Mapping(merged)
+}
+
+fn pool_settings(value: Value, key: &str, report: &mut Report) -> Option<PoolSettings> {
+    let settings: PoolSettings = typed(value, key, report)?;
+    let problems = settings.problems();
+    for (name, text) in &problems {
+        report.at(&format!("{key}.{name}"), text.as_str());
+    }
+    problems.is_empty().then_some(settings)
+}
+
+fn backend_section(value: Value, key: &str, report: &mut Report) -> Option<backend::Section> {
+    let mut section: backend::Section = typed(value, key, report)?;
+    let before = report.count();
+    for (name, text) in [("user", &section.user), ("database", &section.database)] {
+        if text.is_empty() {
+            report.at(&format!("{key}.{name}"), "expected a name, got \"\"");
+        }
+    }
+    section.password = secret::read_password(
+        section.password.take(),
+        section.password_file.take(),
+        key,
+        report,
+    );
+    (report.count() == before).then_some(section)
+}
+
+/// Moves checked values into a section's struct. The values that were refused are missing here, which is
+/// no further problem.
+fn typed<T: DeserializeOwned>(value: Value, key: &str, report: &mut Report) -> Option<T> {
+    match serde_yaml::from_value(value) {
+        Ok(section) => Some(section),
+        Err(error) => {
+            if report.count() == 0 {
+                report.at(key, error.to_string());
+            }
+            None
+        }
+    }
+}
+
+/// Where the socket of a directory is: PostgreSQL's own naming.
+fn socket_in(dir: &str, port: u16) -> PathBuf {
+    PathBuf::from(format!("{}/.s.PGSQL.{port}", dir.trim_end_matches('/')))
+}

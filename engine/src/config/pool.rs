@@ -1,0 +1,59 @@
+//! The keys of the `pool` section; its struct and its rules are [`pool::config`]'s.
+
+use pool::config::PoolMode;
+
+use super::keys::{Key, Kind, Unset};
+
+/// A million connections are more than any server has; it keeps sums over pools in range.
+const CONNECTIONS_MAX: u32 = 1_000_000;
+
+pub(super) const KEYS: &[Key] = &[
+    Key {
+        path: "pool.mode",
+        kind: Kind::Choice(PoolMode::NAMES),
+        unset: Unset::Is("transaction"),
+        about: "When a server goes back to its pool: after a transaction, a session or a statement.",
+    },
+    Key {
+        path: "pool.min_connections",
+        kind: Kind::Whole(0, CONNECTIONS_MAX),
+        unset: Unset::Is("2"),
+        about: "Servers that are kept open even when nobody uses them, over all shards.",
+    },
+    Key {
+        path: "pool.max_connections",
+        kind: Kind::Whole(1, CONNECTIONS_MAX),
+        unset: Unset::Is("10"),
+        about: "The most servers of a database, over all shards.",
+    },
+    Key {
+        path: "pool.idle_timeout",
+        kind: Kind::DurationOrOff,
+        unset: Unset::Is("10m"),
+        about: "A server that was idle for this long is closed, down to min_connections (0 or off: never).",
+    },
+    Key {
+        path: "pool.max_lifetime",
+        kind: Kind::DurationOrOff,
+        unset: Unset::Is("1h"),
+        about: "A server older than this is closed when it is next idle (0 or off: never).",
+    },
+    Key {
+        path: "pool.connection_timeout",
+        kind: Kind::DurationOrOff,
+        unset: Unset::Is("5s"),
+        about: "How long a client waits for a server before it gets an error (0: not at all; off: for ever).",
+    },
+    Key {
+        path: "pool.reset_query",
+        kind: Kind::Text,
+        unset: Unset::Is("DISCARD ALL"),
+        about: "What cleans a server whose session was changed; \"\": such a server is closed instead.",
+    },
+    Key {
+        path: "pool.max_prepared_statements",
+        kind: Kind::Whole(1, 1_000_000),
+        unset: Unset::Is("200"),
+        about: "Prepared statements that one server keeps, least recently used out first.",
+    },
+];

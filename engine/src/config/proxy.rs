@@ -1,0 +1,74 @@
+//! The `proxy` section: where clients connect, and how long pgmux waits for them.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::keys::{Key, Kind, Unset};
+use super::listen::{self, ListenAddr};
+use super::report::Report;
+
+pub(super) const KEYS: &[Key] = &[
+    Key {
+        path: "proxy.listen",
+        kind: Kind::Texts,
+        unset: Unset::Is("0.0.0.0:5432"),
+        about: "Where clients connect, one or a list: 1.2.3.4:5432, [::1]:5432, /dir (the socket /dir/.s.PGSQL.<port>) or unix:/path.",
+    },
+    Key {
+        path: "proxy.shutdown_timeout",
+        kind: Kind::Duration,
+        unset: Unset::Is("30s"),
+        about: "How long running transactions may take to end after SIGTERM.",
+    },
+    Key {
+        path: "proxy.login_timeout",
+        kind: Kind::Duration,
+        unset: Unset::Is("30s"),
+        about: "How long a client may take from connecting to being logged in.",
+    },
+];
+
+/// Where clients connect, and how long pgmux waits for them.
+#[derive(Clone)]
+pub struct Proxy {
+    /// The addresses, never empty.
+    pub listen: Vec<ListenAddr>,
+    /// How long running transactions may take to end after a stop signal; zero ends them at once.
+    pub shutdown_timeout: Duration,
+    /// How long a client may take from connecting to being logged in.
+    pub login_timeout: Duration,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Section {
+    listen: Vec<String>,
+    shutdown_timeout: Duration,
+    login_timeout: Duration,
+}
+
+impl Section {
+    pub(super) fn resolve(self, report: &mut Report) -> Option<Proxy> {
+        if self.login_timeout.is_zero() {
+            report.at(
+                "proxy.login_timeout",
+                "expected more than 0: nobody could log in",
+            );
+        }
+        match listen::parse_all(&self.listen) {
+            Ok(listen) => Some(Proxy {
+                listen,
+                shutdown_timeout: self.shutdown_timeout,
+                login_timeout: self.login_timeout,
+            }),
+            Err(problems) => {
+                for (index, text) in problems {
+                    let item = format!("proxy.listen[{index}]");
+                    report.at(&item, text);
+                }
+                None
+            }
+        }
+    }
+}

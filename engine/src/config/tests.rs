@@ -1,0 +1,665 @@
+//! Whole files: what is accepted, what is refused, and in which words.
+
+use std::time::Duration;
+
+use ::pool::config::PoolMode;
+
+use super::*;
+
+/// The shortest file that is accepted.
+const MINIMAL: &str = "\
+databases:
+  app:
+    writer: /run/postgresql
+auth:
+  users:
+    - {username: app, password: s3cret}
+";
+
+const SCRAM: &str = "SCRAM-SHA-256$4096:QSXCR+Q6sek8bf92Zx1bZw==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
+
+fn parse(text: &str) -> Result<Config, ConfigErrors> {
+    Config::parse_with(text, "pgmux.yaml", &|name| match name {
+        "HOST" => Some("db.internal".to_owned()),
+        "PORT" => Some("6000".to_owned()),
+        "SECRET" => Some("from env: #1".to_owned()),
+        _ => None,
+    })
+}
+
+fn accepted(text: &str) -> Config {
+    parse(text).unwrap_or_else(|errors| panic!("refused:\n{errors}"))
+}
+
+/// The problems of a file as an operator sees them.
+fn refused(text: &str) -> String {
+    match parse(text) {
+        Ok(_) => panic!("accepted:\n{text}"),
+        Err(errors) => errors.to_string(),
+    }
+}
+
+/// MINIMAL with more in front.
+fn with(front: &str) -> String {
+    format!("{front}\n{MINIMAL}")
+}
+
+#[test]
+fn a_minimal_file_gets_every_default() {
+    let config = accepted(MINIMAL);
+    assert_eq!(
+        config.proxy.listen,
+        parse_listen(&["0.0.0.0:5432"]).unwrap()
+    );
+    assert_eq!(config.proxy.shutdown_timeout, Duration::from_secs(30));
+    assert_eq!(config.proxy.login_timeout, Duration::from_secs(30));
+    assert_eq!(
+        config.engine,
+        EngineOpts {
+            shards: None,
+            pin: Pin::Auto
+        }
+    );
+    assert_eq!(config.auth.method, AuthMethod::ScramSha256);
+    assert!(config.auth.enabled);
+    let group = &config.groups[0];
+    assert_eq!(
+        (
+            group.name.as_str(),
+            group.user.as_str(),
+            group.database.as_str()
+        ),
+        ("app", "postgres", "app")
+    );
+    assert_eq!(
+        group.target,
+        Target::Unix {
+            dir: "/run/postgresql".into(),
+            port: 5432
+        }
+    );
+    assert_eq!(group.pool, PoolSettings::default());
+    assert_eq!(
+        group.auth_methods,
+        [ServerAuth::Scram, ServerAuth::Md5, ServerAuth::Trust]
+    );
+    assert!(group.password.is_none());
+}
+
+#[test]
+fn the_printed_defaults_are_a_valid_file_with_the_same_values() {
+    let config = accepted(&defaults_file());
+    let minimal = accepted(MINIMAL);
+    assert_eq!(config.proxy.listen, minimal.proxy.listen);
+    assert_eq!(
+        config.proxy.shutdown_timeout,
+        minimal.proxy.shutdown_timeout
+    );
+    assert_eq!(config.engine, minimal.engine);
+    assert_eq!(config.groups[0].pool, PoolSettings::default());
+    assert_eq!(
+        config.groups[0].auth_methods,
+        minimal.groups[0].auth_methods
+    );
+}
+
+#[test]
+fn the_printed_defaults_show_every_key_with_an_explanation() {
+    let lines: Vec<String> = defaults_file()
+        .lines()
+        .map(|line| line.trim().to_owned())
+        .collect();
+    for key in keys::all() {
+        let name = key.path.rsplit('.').next().unwrap();
+        let explained = lines.windows(2).any(|pair| {
+            pair[0] == format!("# {}", key.about)
+                && pair[1]
+                    .trim_start_matches(['#', '-', ' '])
+                    .starts_with(&format!("{name}:"))
+        });
+        assert!(explained, "{}", key.path);
+        assert!(
+            key.about.len() > 10 && key.about.ends_with('.'),
+            "{}",
+            key.path
+        );
+    }
+}
+
+#[test]
+fn the_list_of_keys_is_exactly_what_serde_accepts() {
+    let sections: [(&str, Vec<&str>); 6] = [
+        ("proxy", fields::<proxy::Section>()),
+        ("engine", fields::<EngineOpts>()),
+        ("pool", fields::<PoolSettings>()),
+        ("backend", fields::<backend::Section>()),
+        ("databases.*.writer", fields::<databases::Writer>()),
+        ("auth.users[]", fields::<auth::SectionUser>()),
+    ];
+    for (path, fields) in sections {
+        let mut listed: Vec<_> = keys::all()
+            .filter_map(|key| key.path.strip_prefix(path)?.strip_prefix('.'))
+            .filter(|rest| !rest.contains('.'))
+            .collect();
+        let mut fields = fields;
+        listed.sort_unstable();
+        fields.sort_unstable();
+        assert_eq!(listed, fields, "{path}");
+    }
+    assert_eq!(fields::<auth::Section>(), ["enabled", "method", "users"]);
+}
+
+#[test]
+fn unknown_keys_are_refused_with_the_nearest_known_one() {
+    let table = [
+        (
+            "pol: {}",
+            "pgmux.yaml:1: pol: this key is not known; did you mean `pool`?",
+        ),
+        (
+            "pool:\n  max_conections: 5",
+            "pgmux.yaml:2: pool.max_conections: this key is not known; did you mean `max_connections`?",
+        ),
+        (
+            "proxy:\n  max_connections: 5",
+            "pgmux.yaml:2: proxy.max_connections: this key is not known; did you mean `pool.max_connections`?",
+        ),
+        (
+            "engine:\n  zzzzzz: 5",
+            "pgmux.yaml:2: engine.zzzzzz: this key is not known; expected one of shards, pin",
+        ),
+    ];
+    for (front, message) in table {
+        assert_eq!(refused(&with(front)), message);
+    }
+}
+
+#[test]
+fn keys_that_nothing_would_heed_are_refused() {
+    for key in [
+        "pool: {query_timeout: 5s}",
+        "proxy: {client_idle_timeout: 5s}",
+        "cache: {enabled: true}",
+    ] {
+        assert!(
+            refused(&with(key)).contains("this key is not known"),
+            "{key}"
+        );
+    }
+    let readers = MINIMAL.replace(
+        "writer: /run/postgresql",
+        "writer: /run/postgresql\n    readers: []",
+    );
+    assert!(
+        refused(&readers).contains("pgmux.yaml:4: databases.app.readers: this key is not known")
+    );
+}
+
+#[test]
+fn wrong_types_are_refused_with_what_was_expected_and_what_was_there() {
+    let table = [
+        (
+            "pool: {max_connections: many}",
+            "pool.max_connections: expected a whole number from 1 to 1000000, got \"many\"",
+        ),
+        (
+            "pool: {max_connections: 0}",
+            "pool.max_connections: expected a whole number from 1 to 1000000, got \"0\"",
+        ),
+        (
+            "pool: {max_connections: -1}",
+            "pool.max_connections: expected a whole number from 1 to 1000000, got \"-1\"",
+        ),
+        ("pool: {max_connections: 1.5}", "got \"1.5\""),
+        (
+            "pool: {max_connections: [1]}",
+            "pool.max_connections: expected a whole number from 1 to 1000000, got a list",
+        ),
+        (
+            "pool: {max_connections: }",
+            "pool.max_connections: expected a whole number from 1 to 1000000, got nothing",
+        ),
+        (
+            "pool: {mode: transactions}",
+            "pool.mode: expected transaction or session or statement, got \"transactions\"; did you mean `transaction`?",
+        ),
+        (
+            "pool: {idle_timeout: 30}",
+            "pool.idle_timeout: expected a duration with its unit, got 30: write 30s for seconds or 30ms for milliseconds",
+        ),
+        (
+            "pool: {idle_timeout: soon}",
+            "pool.idle_timeout: expected a duration such as 500ms, 10s, 1m or 1h30m, got \"soon\" (or off)",
+        ),
+        (
+            "proxy: {shutdown_timeout: off}",
+            "proxy.shutdown_timeout: expected a duration",
+        ),
+        (
+            "proxy: {login_timeout: 0}",
+            "proxy.login_timeout: expected more than 0: nobody could log in",
+        ),
+        (
+            "proxy: {listen: []}",
+            "proxy.listen: expected at least one item, got an empty list",
+        ),
+        (
+            "proxy: {listen: localhost}",
+            "proxy.listen[0]: expected an IP address with a port",
+        ),
+        (
+            "engine: {shards: 0}",
+            "engine.shards: expected auto or a whole number from 1 to 256, got \"0\"",
+        ),
+        (
+            "engine: {pin: maybe}",
+            "engine.pin: expected auto or on or off, got \"maybe\"",
+        ),
+        (
+            "pool: 5",
+            "pool: expected a mapping with the keys of this section, got \"5\"",
+        ),
+        (
+            "pool: [a]",
+            "pool: expected a mapping with the keys of this section, got a list",
+        ),
+        (
+            "backend: {user: 123}",
+            "backend.user: expected text, got 123: put it in quotes (\"123\") if that is meant",
+        ),
+        (
+            "backend: {user: \"\"}",
+            "backend.user: expected a name, got \"\"",
+        ),
+        (
+            "backend: {auth_methods: [scram]}",
+            "backend.auth_methods: expected scram-sha-256 or md5 or password or trust, got \"scram\"",
+        ),
+        ("backend: {user: !!str x}", "expected no YAML tags"),
+    ];
+    for (front, message) in table {
+        let problems = refused(&with(front));
+        assert!(problems.contains(message), "{front}\n{problems}");
+        assert!(problems.starts_with("pgmux.yaml:1:"), "{front}\n{problems}");
+        assert_eq!(problems.lines().count(), 1, "{front}\n{problems}");
+    }
+}
+
+#[test]
+fn all_problems_of_a_file_are_reported_in_the_order_of_their_lines() {
+    let text = "\
+pool:
+  mode: fast
+  min_connections: 3
+engine:
+  shards: none
+databases:
+  a:
+    writer: {host: \"\", port: 70000}
+    pool: {max_connections: 2}
+  b:
+    pool: {idle_timeout: 5}
+auth:
+  users:
+    - username: x
+    - {password: y, colour: red}
+pool: {}
+";
+    let problems = refused(text);
+    let places: Vec<_> = problems
+        .lines()
+        .map(|line| line.split(": ").take(2).collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(
+        places,
+        [
+            "pgmux.yaml:2 pool.mode",
+            "pgmux.yaml:5 engine.shards",
+            "pgmux.yaml:8 databases.a.writer.port",
+            "pgmux.yaml:10 databases.b.writer",
+            "pgmux.yaml:11 databases.b.pool.idle_timeout",
+            "pgmux.yaml:15 auth.users[1].colour",
+            "pgmux.yaml:15 auth.users[1].username",
+            "pgmux.yaml:16 `pool` is written twice, first in line 1",
+        ],
+        "{problems}"
+    );
+}
+
+#[test]
+fn yaml_mistakes_have_a_line_too() {
+    for (text, line) in [
+        ("pool:\n  mode: [a", 2),
+        ("a: b: c", 1),
+        ("pool:\n\tmode: x", 2),
+        ("--- {}\n--- {}", 2),
+        ("- a", 1),
+    ] {
+        let problems = refused(text);
+        let near =
+            (line..line + 2).any(|line| problems.starts_with(&format!("pgmux.yaml:{line}:")));
+        assert!(near, "{text:?}: {problems}");
+    }
+}
+
+#[test]
+fn an_empty_file_lacks_a_database_and_a_user() {
+    let problems = refused("");
+    assert!(
+        problems.contains("databases: expected at least one database"),
+        "{problems}"
+    );
+    assert!(
+        problems.contains("auth.users: expected at least one user"),
+        "{problems}"
+    );
+}
+
+#[test]
+fn a_database_overrides_single_keys_of_pool_and_backend() {
+    let config = accepted(
+        "\
+pool: {mode: session, max_connections: 7, idle_timeout: 1m, reset_query: DISCARD ALL}
+backend: {user: shared, password: one, database: b}
+databases:
+  a:
+    writer: {host: 10.0.0.1}
+    pool: {max_connections: 30, idle_timeout: off, min_connections: 0, reset_query: '', mode: statement,
+           max_lifetime: 2h, connection_timeout: 0, max_prepared_statements: 9}
+    backend: {user: own, password: two, database: real, auth_methods: trust}
+  b:
+    writer: {host: '[::1]', port: 6000}
+auth: {users: [{username: u, password: p}]}
+",
+    );
+    let [a, b] = config.groups.as_slice() else {
+        panic!("two groups")
+    };
+    assert_eq!(
+        a.pool,
+        PoolSettings {
+            mode: PoolMode::Statement,
+            min_connections: 0,
+            max_connections: 30,
+            idle_timeout: None,
+            max_lifetime: Some(Duration::from_secs(7200)),
+            connection_timeout: Some(Duration::ZERO),
+            reset_query: String::new(),
+            max_prepared_statements: 9,
+        }
+    );
+    assert_eq!((a.user.as_str(), a.database.as_str()), ("own", "real"));
+    assert_eq!(a.password.as_ref().map(Secret::expose), Some("two"));
+    assert_eq!(a.auth_methods, [ServerAuth::Trust]);
+    assert_eq!(
+        b.pool,
+        PoolSettings {
+            mode: PoolMode::Session,
+            max_connections: 7,
+            idle_timeout: Some(Duration::from_secs(60)),
+            ..PoolSettings::default()
+        }
+    );
+    assert_eq!((b.user.as_str(), b.database.as_str()), ("shared", "b"));
+    assert_eq!(b.password.as_ref().map(Secret::expose), Some("one"));
+    assert_eq!(b.target.to_string(), "[::1]:6000");
+    assert_eq!(
+        config.default_group, 1,
+        "backend.database is a key of databases"
+    );
+    assert_eq!(
+        (config.group("a"), config.group("b"), config.group("c")),
+        (Some(0), Some(1), None)
+    );
+}
+
+#[test]
+fn an_override_must_fit_the_shared_section() {
+    let text = with("pool: {min_connections: 5}").replace(
+        "postgresql\n",
+        "postgresql\n    pool: {max_connections: 4}\n",
+    );
+    let want = "pgmux.yaml:5: databases.app.pool.min_connections: expected at most max_connections (4), got 5";
+    assert_eq!(refused(&text), want);
+}
+
+#[test]
+fn the_environment_is_put_into_values_of_every_type() {
+    let config = accepted(
+        "\
+databases: {app: {writer: {host: '${HOST}', port: '${PORT}'}, backend: {password: '${SECRET}', user: '$${SECRET}'}}}
+auth: {users: [{username: app, password: \"x${SECRET}y\"}]}
+",
+    );
+    let group = &config.groups[0];
+    assert_eq!(
+        group.target,
+        Target::Tcp {
+            host: "db.internal".into(),
+            port: 6000
+        }
+    );
+    assert_eq!(
+        group.password.as_ref().map(Secret::expose),
+        Some("from env: #1")
+    );
+    assert_eq!(group.user, "${SECRET}");
+    assert!(
+        matches!(&config.auth.users["app"].secret, Some(UserSecret::Cleartext(s)) if s.expose() == "xfrom env: #1y")
+    );
+    let problem = refused(&with("backend:\n  password: ${NOPE}"));
+    assert_eq!(
+        problem,
+        "pgmux.yaml:2: backend.password: the environment variable NOPE is not set"
+    );
+}
+
+#[test]
+fn passwords_come_from_files_beside_the_configuration() {
+    let dir = std::env::temp_dir().join(format!("pgmux-config-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("one"), "first line\nsecond line\n").unwrap();
+    std::fs::write(dir.join("empty"), "\n").unwrap();
+    let file = dir.join("pgmux.yaml").display().to_string();
+    let with_file = |name: &str, more: &str| {
+        let text = with(&format!("backend: {{password_file: {name}{more}}}"));
+        Config::parse_with(&text, &file, &|_| None)
+    };
+    let config = with_file("one", "").unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(
+        config.groups[0].password.as_ref().map(Secret::expose),
+        Some("first line")
+    );
+    for (name, more, message) in [
+        ("missing", "", "backend.password_file: cannot read"),
+        (
+            "empty",
+            "",
+            "backend.password_file: expected a password in the first line",
+        ),
+        (
+            "one",
+            ", password: x",
+            "backend.password_file: expected password or password_file, got both",
+        ),
+    ] {
+        let Err(errors) = with_file(name, more) else {
+            panic!("{name} was accepted")
+        };
+        assert!(errors.to_string().contains(message), "{errors}");
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_databases_own_password_replaces_the_shared_file() {
+    let text = with("backend: {password_file: /nowhere}")
+        .replace("postgresql\n", "postgresql\n    backend: {password: own}\n");
+    let problems = refused(&text);
+    assert!(
+        problems.contains("backend.password_file: cannot read /nowhere"),
+        "{problems}"
+    );
+    assert_eq!(
+        problems.lines().count(),
+        1,
+        "reported once, not for each database: {problems}"
+    );
+    let config = accepted(&text.replace("/nowhere", "/proc/self/comm"));
+    assert_eq!(
+        config.groups[0].password.as_ref().map(Secret::expose),
+        Some("own")
+    );
+}
+
+#[test]
+fn users_have_the_secret_that_their_method_needs() {
+    let users = |method: &str, password: &str| {
+        MINIMAL
+            .replace("auth:\n", &format!("auth:\n  method: {method}\n"))
+            .replace("password: s3cret", password)
+    };
+    let md5 = "password: md5a6343a68d964ca596d9752250d54bb8a";
+    let scram = format!("password: {SCRAM}");
+    let kind =
+        |method: &str, password: &str| match &accepted(&users(method, password)).auth.users["app"]
+            .secret
+        {
+            Some(UserSecret::Cleartext(_)) => "clear",
+            Some(UserSecret::Md5(_)) => "md5",
+            Some(UserSecret::Scram(_)) => "scram",
+            None => "none",
+        };
+    assert_eq!(kind("scram-sha-256", "password: x"), "clear");
+    assert_eq!(kind("scram-sha-256", &scram), "scram");
+    assert_eq!(kind("scram-sha-256", "password: md5 is no hash"), "clear");
+    assert_eq!(kind("md5", md5), "md5");
+    assert_eq!(kind("trust", "password: x"), "clear");
+    for (method, password, message) in [
+        (
+            "scram-sha-256",
+            md5,
+            "auth.users[0].password: an md5 hash cannot answer scram-sha-256",
+        ),
+        (
+            "md5",
+            scram.as_str(),
+            "auth.users[0].password: a SCRAM verifier cannot answer md5",
+        ),
+        (
+            "scram-sha-256",
+            "password: SCRAM-SHA-256$0:a$b:c",
+            "auth.users[0].password: expected SCRAM-SHA-256$",
+        ),
+        (
+            "scram-sha-256",
+            "password: ''",
+            "auth.users[0].password: expected a password",
+        ),
+    ] {
+        let problems = refused(&users(method, password));
+        assert!(problems.contains(message), "{problems}");
+    }
+}
+
+#[test]
+fn nobody_is_let_in_without_being_asked_unless_the_file_says_so_twice() {
+    let auth =
+        |auth: &str| format!("databases: {{app: {{writer: /run/postgresql}}}}\nauth: {auth}\n");
+    let listed = accepted(&auth("{method: trust, users: [{username: a}]}")).auth;
+    assert!(listed.enabled && listed.users["a"].secret.is_none());
+    let open = accepted(&auth("{enabled: false, method: trust}")).auth;
+    assert!(!open.enabled && open.users.is_empty());
+    for (section, message) in [
+        (
+            "{enabled: false}",
+            "auth.enabled: false would let everybody in",
+        ),
+        ("{method: trust}", "auth.users: expected at least one user"),
+        (
+            "{enabled: false, method: trust, users: [{username: a, password: b}]}",
+            "never be asked for",
+        ),
+        (
+            "{users: [{username: a, password: b}, {username: a, password: c}]}",
+            "auth.users[1].username: the user \"a\" is listed twice",
+        ),
+        (
+            "{users: [{username: a}]}",
+            "auth.users[0].password: expected a password",
+        ),
+    ] {
+        let problems = refused(&auth(section));
+        assert!(problems.contains(message), "{problems}");
+    }
+}
+
+#[test]
+fn no_message_shows_a_password() {
+    for section in [
+        "backend: {password: 123456789}",
+        "backend: {password: 'x123456789${'}",
+        "backend: {password: \"x123456789\", pasword: x}",
+    ] {
+        let problems = refused(&with(section));
+        assert!(!problems.contains("123456789"), "{problems}");
+    }
+}
+
+#[test]
+fn aliases_repeat_a_section_and_cannot_blow_up() {
+    let config = accepted(
+        "\
+databases:
+  a: &a {writer: {host: h1}, pool: {max_connections: 3}}
+  b: *a
+auth: {users: [{username: u, password: p}]}
+",
+    );
+    assert_eq!(config.groups[1].pool.max_connections, 3);
+    let mut bomb = "a: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for n in 1..12 {
+        bomb.push_str(&format!(
+            "b{n}: &a{n} [{}]\n",
+            vec![format!("*a{}", n - 1); 10].join(", ")
+        ));
+    }
+    assert!(refused(&bomb).contains("smaller file"));
+    assert!(refused(&format!("a: {}1{}", "[".repeat(100), "]".repeat(100))).contains("16 levels"));
+    assert!(refused("a: &x [*x]").contains("inside its own anchor"));
+}
+
+#[test]
+fn the_configuration_can_be_shared_between_threads() {
+    fn shared<T: Send + Sync + 'static>() {}
+    shared::<Config>();
+}
+
+/// The names of a struct's fields, as serde's derived code gives them away.
+fn fields<T: serde::de::DeserializeOwned>() -> Vec<&'static str> {
+    use serde::de::{Deserializer, Error, Visitor, value::Error as ValueError};
+
+    struct Names<'a>(&'a mut Vec<&'static str>);
+    impl<'de> Deserializer<'de> for Names<'_> {
+        type Error = ValueError;
+        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, ValueError> {
+            Err(ValueError::custom("no struct"))
+        }
+        fn deserialize_struct<V: Visitor<'de>>(
+            self,
+            _: &'static str,
+            fields: &'static [&'static str],
+            _: V,
+        ) -> Result<V::Value, ValueError> {
+            self.0.extend(fields);
+            Err(ValueError::custom("only the names were wanted"))
+        }
+        serde::forward_to_deserialize_any! {
+            bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
+            newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+        }
+    }
+    let mut names = Vec::new();
+    drop(T::deserialize(Names(&mut names)));
+    names
+}

@@ -1,0 +1,130 @@
+//! The `pool` section of the configuration: what one pool may hold, for how long, and how it is shared.
+//!
+//! The values arrive typed: `engine::config` reads the text of the file (durations such as `10m`, the word
+//! `off`), fills the defaults in and reports mistakes with their place.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+/// When a server goes back to its pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PoolMode {
+    /// At the end of each transaction.
+    #[default]
+    Transaction,
+    /// When the client leaves.
+    Session,
+    /// After each statement; transactions of more than one statement are refused.
+    Statement,
+}
+
+impl PoolMode {
+    /// Every mode, by the name that the configuration uses.
+    pub const NAMES: &[&str] = &["transaction", "session", "statement"];
+
+    /// The mode's name in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Transaction => "transaction",
+            Self::Session => "session",
+            Self::Statement => "statement",
+        }
+    }
+}
+
+/// The limits of one pool. A `None` duration is the word `off`: no limit. Zero means zero.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolSettings {
+    /// When a server goes back to its pool.
+    pub mode: PoolMode,
+    /// Servers that are kept open even when nobody uses them, over all shards.
+    pub min_connections: u32,
+    /// The most servers of this pool, over all shards.
+    pub max_connections: u32,
+    /// A server that was idle for this long is closed, down to `min_connections`; zero is off too.
+    pub idle_timeout: Option<Duration>,
+    /// A server older than this is closed when it is next idle; zero is off too.
+    pub max_lifetime: Option<Duration>,
+    /// How long a client waits for a server before it gets an error.
+    pub connection_timeout: Option<Duration>,
+    /// What cleans a server whose session was changed. Empty: such a server is closed instead.
+    pub reset_query: String,
+    /// The prepared statements that one server keeps, least recently used out first.
+    pub max_prepared_statements: u32,
+}
+
+impl Default for PoolSettings {
+    fn default() -> Self {
+        Self {
+            mode: PoolMode::Transaction,
+            min_connections: 2,
+            max_connections: 10,
+            idle_timeout: Some(Duration::from_secs(600)),
+            max_lifetime: Some(Duration::from_secs(3600)),
+            connection_timeout: Some(Duration::from_secs(5)),
+            reset_query: "DISCARD ALL".to_owned(),
+            max_prepared_statements: 200,
+        }
+    }
+}
+
+impl PoolSettings {
+    /// What does not fit together: the key at fault and a sentence about it.
+    pub fn problems(&self) -> Vec<(&'static str, String)> {
+        let mut problems = Vec::new();
+        if self.min_connections > self.max_connections {
+            problems.push((
+                "min_connections",
+                format!(
+                    "expected at most max_connections ({}), got {}",
+                    self.max_connections, self.min_connections
+                ),
+            ));
+        }
+        if self.reset_query.contains('\0') {
+            problems.push((
+                "reset_query",
+                "expected SQL text, got a NUL byte in it".to_owned(),
+            ));
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_fit_together() {
+        assert_eq!(PoolSettings::default().problems(), []);
+    }
+
+    #[test]
+    fn a_pool_cannot_keep_more_servers_than_it_may_have() {
+        let settings = PoolSettings {
+            min_connections: 11,
+            ..PoolSettings::default()
+        };
+        let problems = settings.problems();
+        assert_eq!(problems.len(), 1);
+        assert_eq!(problems[0].0, "min_connections");
+        assert_eq!(
+            problems[0].1,
+            "expected at most max_connections (10), got 11"
+        );
+    }
+
+    #[test]
+    fn every_mode_has_the_name_it_is_read_by() {
+        let modes = [
+            PoolMode::Transaction,
+            PoolMode::Session,
+            PoolMode::Statement,
+        ];
+        assert_eq!(modes.map(PoolMode::name).as_slice(), PoolMode::NAMES);
+    }
+}
