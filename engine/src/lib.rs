@@ -1,1 +1,4 @@
 //! The engine: ring, shards, sessions.
+
+pub mod ring;
+pub mod config;

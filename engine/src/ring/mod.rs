@@ -1,0 +1,138 @@
+//! The data plane's I/O: one `io_uring` a shard, and the task that drives it.
+//!
+//! ```text
+//!   tasks ──▶ queued sends, armed receives, timers ──▶ submission queue
+//!     ▲                                                     │ io_uring_enter
+//!     └──── wakers ◀──── Driver::turn ◀──── completions ◀───┘
+//! ```
+//!
+//! The driver is a task on glommio's executor that never leaves the run
+//! queue. It sleeps in `io_uring_enter` exactly when nothing else is runnable,
+//! which it knows from [`task::polls`]: every task is spawned through
+//! [`task::spawn`], which counts polls. When the count stood still between two
+//! turns of the driver, the run queue held nothing but the driver.
+//!
+//! Invariants
+//! * a socket has at most one send in flight; the rest waits in its queue;
+//! * an entry leaves its slab only when the kernel owes it no completion, so
+//!   a late completion can never meet a stranger;
+//! * bytes that stay queued for two turns leave the receive buffers for the
+//!   heap, so a slow peer never starves the shard's receives.
+
+mod accept;
+mod chunk;
+mod driver;
+mod op;
+mod socket;
+mod sys;
+pub mod task;
+mod timer;
+mod wake;
+
+pub use accept::Listener;
+pub use chunk::Chunk;
+pub use driver::drive;
+pub use socket::{RxEnd, Socket};
+pub use sys::Slice;
+pub use timer::{Elapsed, Sleep};
+pub use wake::WakeHandle;
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::task::Waker;
+
+/// How large the ring's parts are.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Submission queue entries.
+    pub submissions: u32,
+    /// Completion queue entries.
+    pub completions: u32,
+    /// Receive buffers, a power of two.
+    pub buffers: u16,
+    /// Bytes of each receive buffer.
+    pub buffer_bytes: u32,
+}
+
+impl Default for Sizes {
+    /// 8 MiB of receive buffers: enough for a thousand sockets that become
+    /// readable in one turn, each with a full 8 KiB.
+    fn default() -> Self {
+        Self { submissions: 1024, completions: 8192, buffers: 1024, buffer_bytes: 8192 }
+    }
+}
+
+/// What the ring has done since it was made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RingStats {
+    /// Calls of `io_uring_enter`.
+    pub enters: u64,
+    /// Of those, how many were allowed to sleep.
+    pub sleeps: u64,
+    /// Completions seen.
+    pub completions: u64,
+    /// Sends that did not fit the peer's window at once.
+    pub short_sends: u64,
+    /// Receives that ended because no buffer was free.
+    pub no_buffers: u64,
+    /// Accepts that failed for want of descriptors or memory.
+    pub accept_failures: u64,
+}
+
+/// A shard's ring. Cheap to clone; all clones are the same ring.
+#[derive(Clone)]
+pub struct Ring(Rc<Inner>);
+
+struct Inner {
+    sys: RefCell<sys::Sys>,
+    sockets: RefCell<socket::Sockets>,
+    listeners: RefCell<accept::Listeners>,
+    ops: RefCell<op::Ops>,
+    timers: RefCell<timer::Timers>,
+    stats: Cell<RingStats>,
+    wake: wake::Wake,
+    on_wake: RefCell<Option<Waker>>,
+}
+
+impl Ring {
+    /// Makes a ring for the calling thread.
+    pub fn new(sizes: Sizes) -> io::Result<Self> {
+        let wake = wake::Wake::new()?;
+        let sys = sys::Sys::new(sizes, wake.raw_fd())?;
+        Ok(Self(Rc::new(Inner {
+            sys: RefCell::new(sys),
+            sockets: RefCell::default(),
+            listeners: RefCell::default(),
+            ops: RefCell::default(),
+            timers: RefCell::default(),
+            stats: Cell::default(),
+            wake,
+            on_wake: RefCell::new(None),
+        })))
+    }
+
+    /// What the ring has done so far.
+    pub fn stats(&self) -> RingStats {
+        self.0.stats.get()
+    }
+
+    /// Receive buffers that the kernel may fill now.
+    pub fn free_buffers(&self) -> u32 {
+        self.0.sys.borrow().free_buffers()
+    }
+
+    /// Sockets whose entry is still in use.
+    pub fn open_sockets(&self) -> usize {
+        self.0.sockets.borrow().len()
+    }
+
+    fn count(&self, change: impl FnOnce(&mut RingStats)) {
+        let mut stats = self.0.stats.get();
+        change(&mut stats);
+        self.0.stats.set(stats);
+    }
+}
+
+#[cfg(test)]
+mod tests;

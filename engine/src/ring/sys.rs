@@ -1,0 +1,575 @@
+//! The one module with `unsafe` code: the kernel's side of the ring.
+//!
+//! Everything that the kernel may read or write after a call has returned is
+//! owned here, so that no caller can free it too early:
+//!
+//! * received bytes live in [`Buffers`], which outlives every [`Slice`] of it;
+//! * bytes being sent are moved into [`Sys::flights`] and handed back by
+//!   [`Event::Sent`];
+//! * addresses, timespecs and the wake-up counter are boxed in [`Sys`].
+//!
+//! Two kinds of send exist. A *quick* send must finish inside
+//! `io_uring_enter`: `MSG_DONTWAIT` keeps the kernel from parking it and
+//! `IOSQE_CQE_SKIP_SUCCESS` keeps its success from waking the loop, so that a
+//! relay needs one system call a hop, not two. What it could not send comes
+//! back as a short result. A *patient* send waits in the kernel for room.
+#![allow(unsafe_code)]
+
+use super::chunk::Chunk;
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use slab::Slab;
+use socket2::SockAddr;
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::cell::Cell;
+use std::io;
+use std::ops::Deref;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+/// Receive buffers shared with the kernel: `count` buffers of `size` bytes.
+pub(super) struct Buffers {
+    mem: NonNull<u8>,
+    mem_layout: Layout,
+    ring: NonNull<types::BufRingEntry>,
+    ring_layout: Layout,
+    count: u16,
+    size: u32,
+    tail: Cell<u16>,
+    /// How many [`Slice`]s point into each buffer. Zero: the kernel has it.
+    uses: Box<[Cell<u32>]>,
+    free: Cell<u32>,
+}
+
+impl Buffers {
+    fn new(count: u16, size: u32) -> Rc<Self> {
+        assert!(count.is_power_of_two(), "a buffer ring's length is a power of two");
+        let mem_layout = Layout::from_size_align(usize::from(count) * size as usize, PAGE)
+            .expect("buffer memory fits the address space");
+        let ring_layout = Layout::from_size_align(
+            usize::from(count) * size_of::<types::BufRingEntry>(),
+            PAGE,
+        )
+        .expect("buffer ring fits the address space");
+        let buffers = Rc::new(Self {
+            mem: allocate(mem_layout),
+            mem_layout,
+            ring: allocate(ring_layout).cast(),
+            ring_layout,
+            count,
+            size,
+            tail: Cell::new(0),
+            uses: vec![Cell::new(0); usize::from(count)].into(),
+            free: Cell::new(0),
+        });
+        for id in 0..count {
+            buffers.give_to_kernel(id);
+        }
+        buffers
+    }
+
+    fn give_to_kernel(&self, id: u16) {
+        let tail = self.tail.get();
+        let at = usize::from(tail & (self.count - 1));
+        // SAFETY: `at` is below `count`, the entry lies inside the allocation
+        // of `ring`, and the kernel does not read it before the tail moves.
+        unsafe {
+            let entry = &mut *self.ring.as_ptr().add(at);
+            entry.set_addr(self.address(id) as u64);
+            entry.set_len(self.size);
+            entry.set_bid(id);
+        }
+        self.tail.set(tail.wrapping_add(1));
+        self.free.set(self.free.get() + 1);
+        // SAFETY: the tail lies in the first entry's padding, is aligned, and
+        // is read by the kernel as an atomic 16-bit integer.
+        unsafe {
+            let shared = types::BufRingEntry::tail(self.ring.as_ptr()).cast::<AtomicU16>();
+            (*shared).store(self.tail.get(), Ordering::Release);
+        }
+    }
+
+    fn address(&self, id: u16) -> *mut u8 {
+        debug_assert!(id < self.count);
+        // SAFETY: `id` is below `count`, so the offset is inside `mem`.
+        unsafe { self.mem.as_ptr().add(usize::from(id) * self.size as usize) }
+    }
+
+    /// The kernel filled `len` bytes of buffer `id`.
+    fn filled(self: &Rc<Self>, id: u16, len: u32) -> Slice {
+        debug_assert_eq!(self.uses[usize::from(id)].get(), 0);
+        assert!(len <= self.size, "the kernel filled no more than a buffer");
+        self.uses[usize::from(id)].set(1);
+        self.free.set(self.free.get() - 1);
+        Slice { buffers: Rc::clone(self), id, start: 0, len }
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        // SAFETY: both were allocated with these layouts; the ring that knew
+        // them is gone, since `Sys` drops it first, and no `Slice` is left,
+        // since each holds an `Rc` of this.
+        unsafe {
+            dealloc(self.mem.as_ptr(), self.mem_layout);
+            dealloc(self.ring.as_ptr().cast(), self.ring_layout);
+        }
+    }
+}
+
+fn allocate(layout: Layout) -> NonNull<u8> {
+    // SAFETY: the layouts made above are never of size zero.
+    NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
+}
+
+/// A part of a receive buffer. The buffer goes back to the kernel when its
+/// last slice is dropped.
+pub struct Slice {
+    buffers: Rc<Buffers>,
+    id: u16,
+    start: u32,
+    len: u32,
+}
+
+impl Slice {
+    /// Cuts off and returns the first `at` bytes.
+    pub fn split_to(&mut self, at: usize) -> Slice {
+        let at = u32::try_from(at).expect("a buffer is smaller than 4 GiB");
+        assert!(at <= self.len, "split inside the slice");
+        let uses = &self.buffers.uses[usize::from(self.id)];
+        uses.set(uses.get() + 1);
+        let head = Slice { buffers: Rc::clone(&self.buffers), id: self.id, start: self.start, len: at };
+        self.start += at;
+        self.len -= at;
+        head
+    }
+
+    /// Drops the first `n` bytes.
+    pub fn advance(&mut self, n: usize) {
+        let n = u32::try_from(n).expect("a buffer is smaller than 4 GiB");
+        assert!(n <= self.len, "advance inside the slice");
+        self.start += n;
+        self.len -= n;
+    }
+
+    /// Keeps only the first `n` bytes.
+    pub fn truncate(&mut self, n: usize) {
+        self.len = self.len.min(u32::try_from(n).unwrap_or(u32::MAX));
+    }
+}
+
+impl Deref for Slice {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: start + len <= size by construction; the kernel does not
+        // write to a buffer before it is given back, which needs every slice
+        // dropped.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.buffers.address(self.id).add(self.start as usize),
+                self.len as usize,
+            )
+        }
+    }
+}
+
+impl Drop for Slice {
+    fn drop(&mut self) {
+        let uses = &self.buffers.uses[usize::from(self.id)];
+        uses.set(uses.get() - 1);
+        if uses.get() == 0 {
+            self.buffers.give_to_kernel(self.id);
+        }
+    }
+}
+
+/// What the kernel reports.
+pub(super) enum Event {
+    /// Bytes for a socket, its end, or an error number; `more` while the
+    /// multishot receive stays armed.
+    Recv { socket: u32, bytes: Result<Option<Slice>, i32>, more: bool },
+    /// A send is over: its chunks come back, with how many bytes went out and
+    /// the error that stopped it.
+    Sent { socket: u32, chunks: Outgoing, sent: usize, error: Option<i32> },
+    /// A connection, or why there is none; `more` while still armed.
+    Accepted { listener: u32, fd: Result<OwnedFd, i32>, more: bool },
+    /// A one-shot operation ended.
+    Done { op: u32, result: i32 },
+    /// The earliest timer may be due.
+    Tick,
+    /// Another thread called.
+    Woken,
+}
+
+/// The chunks of one send.
+pub(super) enum Outgoing {
+    One(Chunk),
+    Many(Vec<Chunk>),
+}
+
+struct Flight {
+    socket: u32,
+    chunks: Outgoing,
+    /// Kept for the kernel's sake: it may read the header until submission.
+    gather: Option<Box<Gather>>,
+    /// A quick send's failure, once reported.
+    outcome: Option<i32>,
+}
+
+#[derive(Default)]
+struct Gather {
+    parts: Vec<libc::iovec>,
+    header: Option<libc::msghdr>,
+}
+
+/// The ring and all that the kernel may touch.
+pub(super) struct Sys {
+    ring: IoUring,
+    buffers: Rc<Buffers>,
+    flights: Slab<Flight>,
+    /// Quick sends not yet settled, with the number of their submission.
+    quick: Vec<(u64, u32)>,
+    pushed: u64,
+    // Boxed, because the kernel has their addresses.
+    #[allow(clippy::vec_box)]
+    gathers: Vec<Box<Gather>>,
+    #[allow(clippy::vec_box)]
+    times: Vec<Box<types::Timespec>>,
+    addresses: Slab<Box<SockAddr>>,
+    wake_count: Box<u64>,
+    wake_fd: RawFd,
+}
+
+impl Sys {
+    pub(super) fn new(sizes: super::Sizes, wake_fd: RawFd) -> io::Result<Self> {
+        let ring: IoUring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_coop_taskrun()
+            .setup_clamp()
+            .setup_cqsize(sizes.completions)
+            .build(sizes.submissions)?;
+        let buffers = Buffers::new(sizes.buffers, sizes.buffer_bytes);
+        // SAFETY: `buffers` has room for `count` entries, page-aligned, and
+        // lives as long as the ring (`Sys` drops `ring` first).
+        unsafe {
+            ring.submitter().register_buf_ring_with_flags(
+                buffers.ring.as_ptr() as u64,
+                buffers.count,
+                BUFFER_GROUP,
+                0,
+            )?;
+        }
+        // A registered ring saves a descriptor look-up an enter; without it
+        // all works the same.
+        let _ = ring.submitter().register_ring_fd();
+        let mut sys = Self {
+            ring,
+            buffers,
+            flights: Slab::new(),
+            quick: Vec::new(),
+            pushed: 0,
+            gathers: Vec::new(),
+            times: Vec::new(),
+            addresses: Slab::new(),
+            wake_count: Box::new(0),
+            wake_fd,
+        };
+        sys.arm_wake();
+        Ok(sys)
+    }
+
+    fn push(&mut self, entry: squeue::Entry) -> u64 {
+        loop {
+            // SAFETY (for each entry pushed in this file): what it points to
+            // is owned by `self` until its completion has been seen, or until
+            // submission where the kernel copies (addresses, times, headers).
+            let pushed = unsafe { self.ring.submission().push(&entry) };
+            if pushed.is_ok() {
+                break;
+            }
+            // Full: hand over what is there. An error here repeats at the
+            // next `enter`, which reports it.
+            let _ = self.ring.submit();
+        }
+        self.pushed += 1;
+        self.pushed
+    }
+
+    /// Arms a multishot receive for a socket.
+    pub(super) fn recv(&mut self, socket: u32, fd: RawFd) {
+        self.push(opcode::RecvMulti::new(types::Fd(fd), BUFFER_GROUP).build().user_data(data(RECV, socket)));
+    }
+
+    /// Ends a socket's receive; [`Event::Recv`] with `more: false` follows.
+    pub(super) fn cancel_recv(&mut self, socket: u32) {
+        self.cancel(data(RECV, socket));
+    }
+
+    /// Arms a multishot accept.
+    pub(super) fn accept(&mut self, listener: u32, fd: RawFd) {
+        self.push(
+            opcode::AcceptMulti::new(types::Fd(fd))
+                .flags(libc::SOCK_CLOEXEC)
+                .build()
+                .user_data(data(ACCEPT, listener)),
+        );
+    }
+
+    /// Ends a listener's accept.
+    pub(super) fn cancel_accept(&mut self, listener: u32) {
+        self.cancel(data(ACCEPT, listener));
+    }
+
+    /// Starts to connect; [`Event::Done`] follows.
+    pub(super) fn connect(&mut self, op: u32, fd: RawFd, address: SockAddr) {
+        let length = address.len();
+        let slot = self.addresses.vacant_entry();
+        let address = slot.insert(Box::new(address));
+        let pointer = address.as_ptr().cast::<libc::sockaddr>();
+        self.push(opcode::Connect::new(types::Fd(fd), pointer, length).build().user_data(data(OP, op)));
+    }
+
+    /// Ends a one-shot operation; its [`Event::Done`] still follows.
+    pub(super) fn cancel_op(&mut self, op: u32) {
+        self.cancel(data(OP, op));
+    }
+
+    fn cancel(&mut self, target: u64) {
+        self.push(
+            opcode::AsyncCancel::new(target)
+                .build()
+                .flags(squeue::Flags::SKIP_SUCCESS)
+                .user_data(data(IGNORE, 0)),
+        );
+    }
+
+    /// Closes a descriptor without a system call of its own.
+    pub(super) fn close(&mut self, fd: RawFd) {
+        self.push(
+            opcode::Close::new(types::Fd(fd))
+                .build()
+                .flags(squeue::Flags::SKIP_SUCCESS)
+                .user_data(data(IGNORE, 0)),
+        );
+    }
+
+    /// Asks for a [`Event::Tick`] after `delay`.
+    pub(super) fn tick_after(&mut self, delay: Duration) {
+        let time = Box::new(types::Timespec::from(delay));
+        self.push(opcode::Timeout::new(&raw const *time).build().user_data(data(TICK, 0)));
+        self.times.push(time);
+    }
+
+    fn arm_wake(&mut self) {
+        let fd = types::Fd(self.wake_fd);
+        let into = (&raw mut *self.wake_count).cast::<u8>();
+        self.push(opcode::Read::new(fd, into, 8).build().user_data(data(WAKE, 0)));
+    }
+
+    /// Sends chunks in order; see the module's text for quick and patient.
+    pub(super) fn send(&mut self, socket: u32, fd: RawFd, chunks: Outgoing, quick: bool) {
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL | if quick { libc::MSG_DONTWAIT } else { 0 };
+        let mut gather = None;
+        let entry = match &chunks {
+            Outgoing::One(chunk) => {
+                let length = u32::try_from(chunk.len()).expect("chunks are smaller than 4 GiB");
+                opcode::Send::new(types::Fd(fd), chunk.as_ptr(), length).flags(flags).build()
+            }
+            Outgoing::Many(many) => {
+                let mut held = self.gathers.pop().unwrap_or_default();
+                held.parts.clear();
+                held.parts.extend(many.iter().map(|chunk| libc::iovec {
+                    iov_base: chunk.as_ptr().cast_mut().cast(),
+                    iov_len: chunk.len(),
+                }));
+                // SAFETY: an all-zero msghdr is a valid one without address,
+                // parts or control data.
+                let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+                header.msg_iov = held.parts.as_mut_ptr();
+                header.msg_iovlen = held.parts.len() as _;
+                let header = &raw const *held.header.insert(header);
+                gather = Some(held);
+                opcode::SendMsg::new(types::Fd(fd), header).flags(flags as u32).build()
+            }
+        };
+        let flight = self.flights.insert(Flight { socket, chunks, gather, outcome: None });
+        let flight = u32::try_from(flight).expect("fewer than 2^32 sends in flight");
+        if quick {
+            let number = self.push(entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(data(QUICK, flight)));
+            self.quick.push((number, flight));
+        } else {
+            self.push(entry.user_data(data(PATIENT, flight)));
+        }
+    }
+
+    /// Ends the patient send of a socket, if one is in flight.
+    pub(super) fn cancel_send(&mut self, socket: u32) {
+        let found = self.flights.iter().find(|(_, flight)| flight.socket == socket);
+        if let Some((flight, _)) = found {
+            self.cancel(data(PATIENT, u32::try_from(flight).unwrap_or(u32::MAX)));
+        }
+    }
+
+    /// Hands submissions over, runs the kernel's deferred work, and with
+    /// `wait` sleeps until something happened.
+    pub(super) fn enter(&mut self, wait: bool) -> io::Result<()> {
+        let submissions = u32::try_from(self.ring.submission().len()).unwrap_or(u32::MAX);
+        // SAFETY: no signal mask is passed (`None`), the rest are plain numbers.
+        let result = unsafe {
+            self.ring.submitter().enter::<libc::sigset_t>(
+                submissions,
+                u32::from(wait),
+                ENTER_GETEVENTS,
+                None,
+            )
+        };
+        let entered = match result {
+            Ok(_) => Ok(()),
+            // A signal ends a sleep. A completion queue that is over-full
+            // wants to be reaped first. Both are mended by the next turn.
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)
+                ) =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(error),
+        };
+        if self.ring.submission().is_empty() {
+            self.times.clear();
+            self.addresses.clear();
+        }
+        entered
+    }
+
+    /// Moves all completions to `events`.
+    pub(super) fn reap(&mut self, events: &mut Vec<Event>) {
+        loop {
+            let Some(entry) = self.ring.completion().next() else { break };
+            if let Some(event) = self.event(&entry) {
+                events.push(event);
+            }
+        }
+        self.settle(events);
+    }
+
+    fn event(&mut self, entry: &cqueue::Entry) -> Option<Event> {
+        let result = entry.result();
+        let more = cqueue::more(entry.flags());
+        let id = entry.user_data() as u32;
+        Some(match entry.user_data() >> KIND_SHIFT {
+            RECV => Event::Recv { socket: id, bytes: self.received(entry), more },
+            PATIENT => {
+                let flight = self.flights.remove(id as usize);
+                sent(flight.socket, flight.chunks, result)
+            }
+            QUICK => {
+                self.flights[id as usize].outcome = Some(result);
+                return None;
+            }
+            ACCEPT => Event::Accepted {
+                listener: id,
+                fd: if result >= 0 {
+                    // SAFETY: the kernel has just made this descriptor for us.
+                    Ok(unsafe { OwnedFd::from_raw_fd(result) })
+                } else {
+                    Err(-result)
+                },
+                more,
+            },
+            OP => Event::Done { op: id, result },
+            TICK => Event::Tick,
+            WAKE => {
+                self.arm_wake();
+                Event::Woken
+            }
+            _ => return None,
+        })
+    }
+
+    fn received(&mut self, entry: &cqueue::Entry) -> Result<Option<Slice>, i32> {
+        let result = entry.result();
+        match (u32::try_from(result), cqueue::buffer_select(entry.flags())) {
+            (Ok(0), None) => Ok(None),
+            (Ok(length), Some(id)) => {
+                let slice = self.buffers.filled(id, length);
+                Ok((length > 0).then_some(slice))
+            }
+            (Ok(_), None) => Err(libc::EIO),
+            (Err(_), _) => Err(-result),
+        }
+    }
+
+    /// Every quick send that the kernel has consumed and not reported by now
+    /// has succeeded: it ran inside `enter`, and failures were reaped above.
+    fn settle(&mut self, events: &mut Vec<Event>) {
+        if self.quick.is_empty() {
+            return;
+        }
+        let consumed = self.pushed - self.ring.submission().len() as u64;
+        let Self { quick, flights, gathers, .. } = self;
+        quick.retain(|&(number, flight)| {
+            if number > consumed {
+                return true;
+            }
+            let Flight { socket, chunks, gather, outcome } = flights.remove(flight as usize);
+            gathers.extend(gather);
+            events.push(match outcome {
+                None => {
+                    let all = chunks.len();
+                    Event::Sent { socket, chunks, sent: all, error: None }
+                }
+                Some(result) => sent(socket, chunks, result),
+            });
+            false
+        });
+    }
+
+    /// Receive buffers that the kernel has now.
+    pub(super) fn free_buffers(&self) -> u32 {
+        self.buffers.free.get()
+    }
+}
+
+fn sent(socket: u32, chunks: Outgoing, result: i32) -> Event {
+    match usize::try_from(result) {
+        Ok(sent) => Event::Sent { socket, chunks, sent, error: None },
+        Err(_) => {
+            let error = (result != -libc::EAGAIN).then_some(-result);
+            Event::Sent { socket, chunks, sent: 0, error }
+        }
+    }
+}
+
+impl Outgoing {
+    fn len(&self) -> usize {
+        match self {
+            Outgoing::One(chunk) => chunk.len(),
+            Outgoing::Many(many) => many.iter().map(|chunk| chunk.len()).sum(),
+        }
+    }
+}
+
+fn data(kind: u64, id: u32) -> u64 {
+    kind << KIND_SHIFT | u64::from(id)
+}
+
+const BUFFER_GROUP: u16 = 0;
+/// `IORING_ENTER_GETEVENTS`: with deferred task work nothing completes
+/// without it.
+const ENTER_GETEVENTS: u32 = 1;
+const PAGE: usize = 4096;
+const KIND_SHIFT: u32 = 32;
+const RECV: u64 = 1;
+const QUICK: u64 = 2;
+const PATIENT: u64 = 3;
+const ACCEPT: u64 = 4;
+const OP: u64 = 5;
+const TICK: u64 = 6;
+const WAKE: u64 = 7;
+const IGNORE: u64 = 8;
