@@ -418,13 +418,14 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
     }
 
     fn ask_other_shards(&mut self, now: Instant) {
-        let promised = self.budget.promised(self.shard);
-        let (Some(since), true) = (self.waiters.oldest(), self.lacking(now) > promised) else {
-            return self.end_hunger();
-        };
-        if self.budget.shards() == 1 || now < self.hungry_from(since) {
+        if self.budget.shards() == 1 {
             return;
         }
+        let promised = self.budget.promised(self.shard);
+        let since = match self.waiters.oldest() {
+            Some(since) if self.lacking(now) > promised && self.hungry_from(since) <= now => since,
+            _ => return self.end_hunger(),
+        };
         let is_known = self.budget.is_hungry(self.shard);
         if Hunger::must_be_told(self.hunger.as_ref(), since, is_known) {
             self.budget.hunger(self.shard, since);

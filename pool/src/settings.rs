@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::config::PoolSettings;
+
 /// The numbers that a [`Pool`](crate::Pool) decides by. `min_connections` and `max_connections` are those of the whole
 /// process: the maximum is enforced by the shared [`Budget`](crate::Budget), the minimum is divided over the shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +39,20 @@ impl Default for Settings {
             logins_max: LOGINS_MAX,
             backoff_min: Duration::from_millis(100),
             backoff_max: Duration::from_secs(5),
+        }
+    }
+}
+
+impl From<&PoolSettings> for Settings {
+    /// The configured section; what it has no keys for takes its default.
+    fn from(section: &PoolSettings) -> Self {
+        Settings {
+            min_connections: section.min_connections,
+            max_connections: section.max_connections,
+            idle_timeout: section.idle_timeout,
+            max_lifetime: section.max_lifetime,
+            connection_timeout: section.connection_timeout,
+            ..Settings::default()
         }
     }
 }
@@ -79,6 +95,14 @@ mod tests {
                 assert_eq!(sum, min, "min {min} over {shards} shards");
             }
         }
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_configuration() {
+        assert_eq!(
+            Settings::from(&PoolSettings::default()),
+            Settings::default()
+        );
     }
 
     #[test]

@@ -1,0 +1,475 @@
+//! One test for each rule of a pool, told as a story with a clock of its own.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pool::{Acquire, Budget, CloseReason, PATIENCE, Placed, Pool, Settings, Ticket};
+
+type TestPool = Pool<usize, char>;
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// No minimum and no timeouts: each test switches on what it is about.
+fn settings(max_connections: u32) -> Settings {
+    Settings {
+        min_connections: 0,
+        max_connections,
+        idle_timeout: None,
+        max_lifetime: None,
+        connection_timeout: None,
+        ..Settings::default()
+    }
+}
+
+fn lone(settings: Settings) -> TestPool {
+    let budget = Arc::new(Budget::new(settings.max_connections, 1));
+    Pool::new(settings, budget, 0)
+}
+
+/// Two shards with one budget.
+fn pair(settings: Settings) -> (TestPool, TestPool) {
+    let budget = Arc::new(Budget::new(settings.max_connections, 2));
+    let first = Pool::new(settings.clone(), Arc::clone(&budget), 0);
+    (first, Pool::new(settings, budget, 1))
+}
+
+fn wait(pool: &mut TestPool, waiter: char, now: Instant) -> Ticket {
+    match pool.acquire(waiter, now) {
+        Acquire::Wait(ticket) => ticket,
+        Acquire::Lease(key) => panic!("{waiter} got server {key}, nobody should be idle"),
+    }
+}
+
+fn wait_all(pool: &mut TestPool, waiters: &str, now: Instant) {
+    for waiter in waiters.chars() {
+        wait(pool, waiter, now);
+    }
+}
+
+/// Opens one server for a client and lets it become idle.
+fn open_idle(pool: &mut TestPool, key: usize, now: Instant) {
+    let ticket = wait(pool, '-', now);
+    assert_eq!(pool.logins_wanted(now), 1);
+    assert!(pool.cancel_wait(ticket));
+    assert_eq!(pool.connected(key, now, 0.0), Placed::Idle);
+}
+
+/// Opens one server that `waiter` leases.
+fn open_leased(pool: &mut TestPool, key: usize, waiter: char, now: Instant) {
+    wait(pool, waiter, now);
+    assert!(pool.logins_wanted(now) >= 1);
+    assert_eq!(pool.connected(key, now, 0.0), Placed::HandOff(waiter));
+}
+
+#[test]
+fn the_server_that_was_released_last_is_leased_first() {
+    let now = Instant::now();
+    let mut pool = lone(settings(3));
+    for (key, waiter) in [(0, 'a'), (1, 'b'), (2, 'c')] {
+        open_leased(&mut pool, key, waiter, now);
+    }
+    for key in [1, 2, 0] {
+        assert_eq!(pool.release(key, now), Placed::Idle);
+    }
+    for key in [0, 2, 1] {
+        assert_eq!(pool.acquire('x', now), Acquire::Lease(key));
+        pool.check_invariants();
+    }
+}
+
+#[test]
+fn a_released_server_goes_to_the_client_that_waited_the_longest() {
+    let now = Instant::now();
+    let mut pool = lone(settings(1));
+    open_leased(&mut pool, 7, 'a', now);
+    let tickets: Vec<_> = "bcd"
+        .chars()
+        .map(|waiter| wait(&mut pool, waiter, now))
+        .collect();
+    assert!(pool.cancel_wait(tickets[1]));
+    assert_eq!(pool.release(7, now), Placed::HandOff('b'));
+    assert_eq!(pool.release(7, now), Placed::HandOff('d'));
+    assert_eq!(pool.release(7, now), Placed::Idle);
+    assert!(
+        !pool.cancel_wait(tickets[0]),
+        "a served client no longer waits"
+    );
+}
+
+#[test]
+fn logins_are_started_for_waiting_clients_only_two_at_a_time_and_within_the_budget() {
+    let now = Instant::now();
+    for (waiters, max, logins) in [
+        (0, 9, 0),
+        (1, 9, 1),
+        (2, 9, 2),
+        (5, 9, 2),
+        (5, 1, 1),
+        (5, 0, 0),
+    ] {
+        let mut pool = lone(settings(max));
+        wait_all(&mut pool, &"w".repeat(waiters), now);
+        assert_eq!(
+            pool.logins_wanted(now),
+            logins,
+            "{waiters} waiters, {max} servers"
+        );
+        assert_eq!(pool.logins_wanted(now), 0, "those in flight are counted");
+        pool.check_invariants();
+    }
+}
+
+#[test]
+fn a_pool_opens_its_minimum_without_clients() {
+    let now = Instant::now();
+    let mut pool = lone(Settings {
+        min_connections: 3,
+        ..settings(9)
+    });
+    assert_eq!(pool.logins_wanted(now), 2);
+    for key in [0, 1] {
+        assert_eq!(pool.connected(key, now, 0.0), Placed::Idle);
+    }
+    assert_eq!(pool.logins_wanted(now), 1);
+    assert_eq!(pool.connected(2, now, 0.0), Placed::Idle);
+    assert_eq!(pool.logins_wanted(now), 0);
+}
+
+#[test]
+fn a_login_that_fails_without_any_server_fails_every_waiting_client_and_pauses() {
+    let now = Instant::now();
+    let mut pool = lone(Settings {
+        backoff_min: ms(100),
+        ..settings(9)
+    });
+    wait_all(&mut pool, "abc", now);
+    assert_eq!(pool.logins_wanted(now), 2);
+    assert_eq!(
+        pool.login_failed(now, 0.0),
+        [],
+        "the other login may still succeed"
+    );
+    assert_eq!(pool.login_failed(now, 0.0), ['a', 'b', 'c']);
+    wait(&mut pool, 'd', now);
+    assert_eq!(pool.logins_wanted(now), 0);
+    let end = now + ms(200);
+    assert_eq!(
+        pool.next_deadline(),
+        Some(end),
+        "two failures: 100 ms doubled"
+    );
+    assert_eq!(pool.logins_wanted(end - ms(1)), 0);
+    assert_eq!(pool.logins_wanted(end), 1);
+    assert_eq!(pool.connected(0, end, 0.0), Placed::HandOff('d'));
+    assert_eq!(pool.permits(), 1, "failed logins gave their permits back");
+}
+
+#[test]
+fn a_login_that_fails_beside_a_live_server_fails_nobody() {
+    let now = Instant::now();
+    let mut pool = lone(settings(2));
+    open_leased(&mut pool, 0, 'a', now);
+    wait(&mut pool, 'b', now);
+    assert_eq!(pool.logins_wanted(now), 1);
+    assert_eq!(pool.login_failed(now, 0.0), []);
+    assert_eq!(pool.release(0, now), Placed::HandOff('b'));
+}
+
+#[test]
+fn a_server_is_closed_on_release_when_its_lifetime_is_over_less_up_to_a_tenth() {
+    for (jitter, end) in [(0.0, 1000), (0.5, 950), (1.0, 900)] {
+        let now = Instant::now();
+        let mut pool = lone(Settings {
+            max_lifetime: Some(ms(1000)),
+            ..settings(1)
+        });
+        wait(&mut pool, 'a', now);
+        assert_eq!(pool.logins_wanted(now), 1);
+        assert_eq!(pool.connected(0, now, jitter), Placed::HandOff('a'));
+        assert_eq!(pool.release(0, now + ms(end - 1)), Placed::Idle);
+        assert_eq!(pool.acquire('b', now + ms(end - 1)), Acquire::Lease(0));
+        wait(&mut pool, 'c', now + ms(end - 1));
+        assert_eq!(
+            pool.release(0, now + ms(end)),
+            Placed::Close(CloseReason::Lifetime)
+        );
+        assert_eq!(
+            pool.logins_wanted(now + ms(end)),
+            0,
+            "it holds its permit until it is discarded"
+        );
+        assert!(pool.discard(0));
+        assert_eq!(
+            pool.logins_wanted(now + ms(end)),
+            1,
+            "the waiting client gets a fresh one"
+        );
+    }
+}
+
+#[test]
+fn idle_servers_expire_by_idle_timeout_down_to_the_minimum_and_by_lifetime_below_it() {
+    let now = Instant::now();
+    let mut pool = lone(Settings {
+        min_connections: 1,
+        idle_timeout: Some(ms(100)),
+        max_lifetime: Some(ms(1000)),
+        ..settings(3)
+    });
+    wait_all(&mut pool, "abc", now);
+    for key in 0..3 {
+        pool.logins_wanted(now);
+        assert!(matches!(pool.connected(key, now, 0.0), Placed::HandOff(_)));
+    }
+    for key in 0..3 {
+        assert_eq!(pool.release(key, now + ms(key as u64)), Placed::Idle);
+    }
+    assert_eq!(pool.next_deadline(), Some(now + ms(100)));
+    assert_eq!(
+        pool.expire(now + ms(100)).servers,
+        [(0, CloseReason::IdleTimeout)]
+    );
+    assert_eq!(
+        pool.expire(now + ms(500)).servers,
+        [(1, CloseReason::IdleTimeout)]
+    );
+    assert_eq!(pool.expire(now + ms(999)).servers, [], "the minimum stays");
+    assert_eq!(pool.next_deadline(), Some(now + ms(1000)));
+    assert_eq!(
+        pool.expire(now + ms(1000)).servers,
+        [(2, CloseReason::Lifetime)]
+    );
+    assert_eq!(
+        (pool.idle(), pool.open()),
+        (0, 3),
+        "all three are being closed"
+    );
+    assert!(pool.discard(0) && pool.discard(1) && pool.discard(2) && !pool.discard(2));
+    assert_eq!((pool.open(), pool.permits()), (0, 0));
+    pool.check_invariants();
+}
+
+#[test]
+fn clients_expire_in_their_order_and_zero_is_no_time_at_all() {
+    let now = Instant::now();
+    let mut pool = lone(Settings {
+        connection_timeout: Some(ms(50)),
+        ..settings(0)
+    });
+    wait(&mut pool, 'a', now);
+    wait(&mut pool, 'b', now + ms(10));
+    assert_eq!(pool.next_deadline(), Some(now + ms(50)));
+    assert_eq!(pool.expire(now + ms(49)).waiters, []);
+    assert_eq!(pool.expire(now + ms(59)).waiters, ['a']);
+    assert_eq!(pool.expire(now + ms(60)).waiters, ['b']);
+
+    let mut pool = lone(Settings {
+        connection_timeout: Some(Duration::ZERO),
+        ..settings(1)
+    });
+    wait(&mut pool, 'a', now);
+    assert_eq!(pool.logins_wanted(now), 1);
+    assert_eq!(pool.expire(now).waiters, ['a'], "nobody waits");
+    assert_eq!(
+        pool.connected(0, now, 0.0),
+        Placed::Idle,
+        "but the next client finds a server"
+    );
+    assert_eq!(pool.acquire('b', now), Acquire::Lease(0));
+
+    let mut pool = lone(settings(0));
+    wait(&mut pool, 'a', now);
+    assert_eq!(
+        (pool.next_deadline(), pool.expire(now + ms(1 << 40)).waiters),
+        (None, vec![]),
+        "None is for ever"
+    );
+}
+
+#[test]
+fn a_server_that_dies_leaves_the_idle_list_and_gives_its_permit_back() {
+    let now = Instant::now();
+    let mut pool = lone(settings(3));
+    (0..3).for_each(|key| open_leased(&mut pool, key, 'a', now));
+    (0..3).for_each(|key| assert_eq!(pool.release(key, now), Placed::Idle));
+    for (dead, left) in [(1, 2), (2, 1), (0, 0)] {
+        assert!(pool.discard(dead));
+        pool.check_invariants();
+        assert_eq!((pool.idle(), pool.permits()), (left, left));
+    }
+}
+
+#[test]
+#[should_panic(expected = "was not leased")]
+fn a_server_cannot_be_released_twice() {
+    let now = Instant::now();
+    let mut pool = lone(settings(1));
+    open_leased(&mut pool, 0, 'a', now);
+    assert_eq!(pool.release(0, now), Placed::Idle);
+    let _ = pool.release(0, now);
+}
+
+#[test]
+fn retired_servers_go_at_once_when_idle_and_at_release_when_leased() {
+    let now = Instant::now();
+    let mut pool = lone(settings(3));
+    open_leased(&mut pool, 0, 'a', now);
+    open_idle(&mut pool, 1, now);
+    assert_eq!(pool.retire(), [1]);
+    open_leased(&mut pool, 2, 'b', now);
+    assert_eq!(pool.release(0, now), Placed::Close(CloseReason::Retired));
+    assert_eq!(pool.release(2, now), Placed::Idle, "it came after");
+}
+
+#[test]
+fn a_lowered_maximum_closes_what_is_too_much_and_no_more() {
+    let now = Instant::now();
+    let budget = Arc::new(Budget::new(4, 1));
+    let mut pool = Pool::<usize, char>::new(settings(4), Arc::clone(&budget), 0);
+    (0..4).for_each(|key| open_leased(&mut pool, key, 'a', now));
+    assert_eq!(pool.release(0, now), Placed::Idle);
+    budget.set_max(2);
+    assert_eq!(pool.expire(now).servers, [(0, CloseReason::Shrunk)]);
+    assert_eq!(pool.release(1, now), Placed::Close(CloseReason::Shrunk));
+    assert_eq!(pool.release(2, now), Placed::Idle);
+    assert!(pool.discard(0) && pool.discard(1));
+    assert_eq!(pool.release(3, now), Placed::Idle);
+    assert_eq!((pool.idle(), budget.taken()), (2, 2));
+}
+
+#[test]
+fn a_starving_shard_gets_the_longest_idle_server_of_another() {
+    let now = Instant::now();
+    let (mut rich, mut poor) = pair(settings(2));
+    for key in 0..2 {
+        open_leased(&mut rich, key, 'r', now);
+    }
+    for key in 0..2 {
+        assert_eq!(rich.release(key, now), Placed::Idle);
+    }
+    let later = now + PATIENCE;
+    wait(&mut poor, 'a', later);
+    assert_eq!(
+        (
+            poor.logins_wanted(later),
+            poor.next_wake(),
+            poor.next_wake()
+        ),
+        (0, Some(0), None)
+    );
+    assert_eq!(rich.give_up_idle(later), Some(0));
+    assert_eq!(
+        rich.give_up_idle(later),
+        None,
+        "one was asked for, one is promised"
+    );
+    assert_eq!(
+        poor.logins_wanted(later),
+        0,
+        "the permit is out until the socket is closed"
+    );
+    assert!(rich.discard(0));
+    assert_eq!((rich.next_wake(), rich.next_wake()), (Some(1), None));
+    assert_eq!(poor.logins_wanted(later), 1);
+    assert_eq!(poor.connected(0, later, 0.0), Placed::HandOff('a'));
+}
+
+#[test]
+fn a_released_server_goes_to_a_shard_that_starves_for_longer_than_its_own_clients() {
+    let now = Instant::now();
+    let since = now + PATIENCE;
+    // How much later than the starving client the releasing shard's own one came; whether the server goes.
+    let margins = [
+        (None, true),
+        (Some(ms(0)), false),
+        (Some(PATIENCE), false),
+        (Some(PATIENCE + ms(1)), true),
+    ];
+    for (own, gives) in margins {
+        let (mut rich, mut poor) = pair(settings(1));
+        open_leased(&mut rich, 0, 'r', now);
+        wait(&mut poor, 'p', since);
+        assert_eq!(poor.logins_wanted(since), 0);
+        let expected = match own {
+            _ if gives => Placed::GiveAway { to_shard: 1 },
+            _ => Placed::HandOff('s'),
+        };
+        if let Some(own) = own {
+            wait(&mut rich, 's', since + own);
+        }
+        assert_eq!(
+            rich.release(0, since + ms(100)),
+            expected,
+            "own client came {own:?} later"
+        );
+    }
+}
+
+#[test]
+fn a_server_that_has_just_moved_stays_for_a_while() {
+    let now = Instant::now();
+    let (mut rich, mut poor) = pair(settings(1));
+    open_leased(&mut rich, 0, 'r', now);
+    wait(&mut poor, 'p', now);
+    assert_eq!(poor.logins_wanted(now), 0);
+    assert_eq!(rich.release(0, now + PATIENCE - ms(1)), Placed::Idle);
+    assert_eq!(rich.give_up_idle(now + PATIENCE - ms(1)), None);
+    assert_eq!(rich.give_up_idle(now + PATIENCE), Some(0));
+}
+
+#[test]
+fn a_shard_with_servers_asks_others_only_after_its_patience() {
+    let now = Instant::now();
+    let (mut rich, mut busy) = pair(settings(2));
+    open_leased(&mut busy, 0, 'a', now);
+    open_idle(&mut rich, 0, now);
+    wait(&mut busy, 'b', now);
+    assert_eq!((busy.logins_wanted(now), busy.next_wake()), (0, None));
+    let asks = now + PATIENCE;
+    assert_eq!(busy.next_deadline(), Some(asks));
+    assert_eq!((busy.logins_wanted(asks), busy.next_wake()), (0, Some(0)));
+    assert_eq!(rich.give_up_idle(asks), Some(0));
+}
+
+#[test]
+fn a_permit_for_a_client_that_has_left_goes_on() {
+    let now = Instant::now();
+    let (mut rich, mut poor) = pair(settings(1));
+    open_idle(&mut rich, 0, now);
+    let later = now + PATIENCE;
+    let ticket = wait(&mut poor, 'p', later);
+    assert_eq!(poor.logins_wanted(later), 0);
+    assert_eq!(rich.give_up_idle(later), Some(0));
+    assert!(poor.cancel_wait(ticket));
+    wait(&mut rich, 'r', later);
+    assert_eq!(rich.logins_wanted(later), 0);
+    assert!(rich.discard(0));
+    assert_eq!(
+        rich.logins_wanted(later),
+        0,
+        "the other shard holds the permit"
+    );
+    assert_eq!((poor.logins_wanted(later), poor.next_wake()), (0, Some(0)));
+    assert_eq!(rich.logins_wanted(later), 1);
+}
+
+#[test]
+fn a_pool_that_is_dropped_leaves_no_permit_and_no_hunger_behind() {
+    let now = Instant::now();
+    let budget = Arc::new(Budget::new(3, 2));
+    let mut gone = Pool::<usize, char>::new(settings(3), Arc::clone(&budget), 0);
+    let mut stays = Pool::<usize, char>::new(settings(3), Arc::clone(&budget), 1);
+    open_leased(&mut gone, 0, 'a', now);
+    open_idle(&mut gone, 1, now);
+    assert_eq!(gone.acquire('a', now), Acquire::Lease(1));
+    wait(&mut gone, 'b', now);
+    assert_eq!(gone.logins_wanted(now), 1);
+    let later = now + PATIENCE;
+    wait(&mut stays, 'c', later);
+    assert_eq!(stays.logins_wanted(later), 0);
+    drop(gone);
+    assert_eq!(budget.taken(), 0);
+    assert_eq!(stays.logins_wanted(later), 1);
+}
