@@ -1,1 +1,23 @@
-//! End-to-end tests: real PostgreSQL, real drivers, scripted peers.
+//! The support library of the end-to-end tests: real PostgreSQL clusters, pgmux processes, scripted clients and
+//! scripted servers.
+//!
+//! The library shares no code with pgmux. It is the referee, so it builds and reads every message by itself.
+//!
+//! | module | what it gives |
+//! |---|---|
+//! | [`cluster`] | PostgreSQL clusters on free ports, databases and roles in them |
+//! | [`pgmux`] | a configuration, the running program, its log and its resources |
+//! | [`wire`] | a raw client: bytes in any chunking, replies as comparable lines |
+//! | [`script`] | message scripts with golden replies, run direct and through pgmux |
+//! | [`hostile`] | servers that speak as much PostgreSQL as a test wants, and then something else |
+//! | [`canary`] | the question asked after each attack: does a fresh client still get its own row? |
+//! | [`direct`] | the second look at the server, past pgmux |
+
+pub mod canary;
+pub mod cluster;
+pub mod direct;
+pub mod hostile;
+pub mod pgmux;
+pub mod process;
+pub mod script;
+pub mod wire;

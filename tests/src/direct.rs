@@ -1,0 +1,159 @@
+//! What PostgreSQL itself says about the servers that pgmux holds.
+
+use postgres::Client;
+
+use crate::cluster::Cluster;
+use crate::process::{PATIENCE, eventually};
+use crate::wire::{Endpoint, Login, Session};
+
+/// A superuser's connection past pgmux, to look at one database.
+pub struct Direct {
+    client: Client,
+    database: String,
+}
+
+impl std::fmt::Debug for Direct {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Direct")
+            .field("database", &self.database)
+            .finish()
+    }
+}
+
+impl Direct {
+    /// Opens the second look at a database.
+    pub fn open(cluster: &Cluster, database: &str) -> Self {
+        Self {
+            client: cluster.superuser(database),
+            database: database.into(),
+        }
+    }
+
+    /// Runs statements.
+    pub fn run(&mut self, sql: &str) {
+        if let Err(error) = self.client.batch_execute(sql) {
+            panic!("{sql}: {error:?}");
+        }
+    }
+
+    /// The one text value that a query returns.
+    pub fn text(&mut self, sql: &str) -> String {
+        let row = self
+            .client
+            .query_one(sql, &[])
+            .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        row.get(0)
+    }
+
+    /// The one number that a query returns.
+    pub fn number(&mut self, sql: &str) -> i64 {
+        let row = self
+            .client
+            .query_one(sql, &[])
+            .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        row.get(0)
+    }
+
+    /// The process ids of all servers in this database but ours.
+    pub fn servers(&mut self) -> Vec<i32> {
+        let sql = format!("select pid from pg_stat_activity where {OTHERS} order by pid");
+        let rows = self
+            .client
+            .query(&sql, &[&self.database])
+            .expect("pg_stat_activity");
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// The server that became idle last: the one that the client which spoke last had.
+    pub fn last_used(&mut self) -> Option<i32> {
+        let sql = format!(
+            "select pid from pg_stat_activity where {OTHERS} order by state_change desc limit 1"
+        );
+        let rows = self
+            .client
+            .query(&sql, &[&self.database])
+            .expect("pg_stat_activity");
+        rows.first().map(|row| row.get(0))
+    }
+
+    /// Servers that are not idle, or hold a lock, with what they do.
+    pub fn busy(&mut self) -> Vec<String> {
+        let sql = format!(
+            "select a.pid || ' ' || a.state || ' ' || a.query from pg_stat_activity a where {OTHERS} \
+             and (a.state <> 'idle' or a.xact_start is not null \
+                  or exists (select from pg_locks l where l.pid = a.pid))"
+        );
+        let rows = self
+            .client
+            .query(&sql, &[&self.database])
+            .expect("pg_stat_activity");
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// Waits until every server in this database is idle, without a transaction and without locks.
+    pub fn expect_idle(&mut self) {
+        let mut busy = Vec::new();
+        let idle = eventually(PATIENCE, || {
+            busy = self.busy();
+            busy.is_empty().then_some(())
+        });
+        assert!(
+            idle.is_some(),
+            "servers of {} are not idle: {busy:#?}",
+            self.database
+        );
+    }
+
+    /// Waits until there are so many servers in this database.
+    pub fn expect_servers(&mut self, count: usize) {
+        let mut found = Vec::new();
+        let there = eventually(PATIENCE, || {
+            found = self.servers();
+            (found.len() == count).then_some(())
+        });
+        assert!(there.is_some(), "{count} servers expected, found {found:?}");
+    }
+
+    /// Waits until every server is idle, then looks through each of them by as many clients of pgmux, each in a
+    /// transaction of its own, for anything that a client has left: settings, temp objects, LISTEN, cursors.
+    pub fn expect_clean(&mut self, endpoint: &Endpoint, login: &Login) {
+        self.expect_idle();
+        let servers = self.servers().len();
+        let mut clients: Vec<Session> = Vec::new();
+        for _ in 0..servers {
+            let mut client = Session::open(endpoint, login);
+            client.query("begin");
+            let left: Vec<_> = client
+                .rows(LEFT_BEHIND)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .collect();
+            assert!(
+                left.is_empty(),
+                "a server of {} still has {left:?}",
+                self.database
+            );
+            clients.push(client);
+        }
+        for client in &mut clients {
+            client.query("rollback");
+        }
+        self.expect_idle();
+    }
+}
+
+const OTHERS: &str = "datname = $1 and backend_type = 'client backend' and pid <> pg_backend_pid() \
+                      and application_name <> 'referee'";
+
+/// All that a session can leave on a server and the next one could see.
+const LEFT_BEHIND: &str = "\
+    select 'channel ' || c from pg_listening_channels() c \
+    union all select 'cursor ' || name from pg_cursors \
+    union all select 'temp ' || relname from pg_class where relpersistence = 't' \
+        and relnamespace = pg_my_temp_schema() \
+    union all select 'setting ' || name || '=' || setting from pg_settings where source = 'session' \
+        and name not in ('transaction_isolation', 'transaction_read_only', 'transaction_deferrable') \
+    union all select 'role ' || current_user where current_user <> session_user \
+    union all select 'statement ' || name from pg_prepared_statements where from_sql \
+    union all select 'lock ' || objid from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()";

@@ -1,0 +1,174 @@
+//! Message scripts: conversations in a readable text, with PostgreSQL's own answers as golden replies.
+//!
+//! A script is a file of lines. Lines with `#` say what the script is about. `A`, `B`, … are clients; each logs in by
+//! itself before its first message.
+//!
+//! | line | meaning |
+//! |---|---|
+//! | `needs 2` | the script needs two servers at the same time (default 1) |
+//! | `only whole` | the script is not cut into pieces and servers are not changed under it; a reason stands above |
+//! | `compare class` | errors are compared by severity and SQLSTATE only; a reason stands above |
+//! | `direct "SQL"` | statements on a connection past pgmux, as the same role |
+//! | `A > Parse "s" "select 1"` | a message; a run of such lines of one client is one write |
+//! | `A cut` | ends such a run: what follows is another write |
+//! | `A wait Z`, `A wait Z*2` | reads up to so many ReadyForQuery |
+//! | `A wait 1 t T` | reads until messages with these tags have come in this order |
+//! | `A wait eof`, `A wait byte`, `A wait quiet` | the end; one byte that is no message; nothing for a while |
+//! | `A < ParseComplete` | golden reply of the wait above, written by `BLESS=1` |
+//! | `A << ErrorResponse …` | what pgmux answers there instead, on purpose; a reason stands above |
+//! | `A open` | connects without logging in |
+//! | `A login user=x` | connects and logs in with these startup parameters; the reply is the outcome |
+//! | `A close`, `A reset` | leaves in order, or by a TCP reset |
+//! | `A cancel` | sends a CancelRequest with the key of A and waits until it is delivered |
+//!
+//! In strings `\n`, `\t`, `\"`, `\\`, `\xHH` are escapes; `$db` in startup parameters is the database's name.
+
+mod message;
+mod parse;
+mod run;
+mod swap;
+
+use std::path::{Path, PathBuf};
+
+pub use run::{Mode, Stage};
+
+/// A parsed script.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// The file's name without its ending.
+    pub name: String,
+    /// How many servers it needs at the same time.
+    pub needs: usize,
+    /// Whether it may be cut into pieces and servers changed under it.
+    pub divisible: bool,
+    class_only: bool,
+    lines: Vec<String>,
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug)]
+struct Step {
+    /// Index of the line that the step stands in.
+    line: usize,
+    action: Action,
+}
+
+#[derive(Clone, Debug)]
+enum Action {
+    Direct(String),
+    Send {
+        client: char,
+        bytes: Vec<u8>,
+    },
+    Wait {
+        client: char,
+        until: Until,
+        golden: Golden,
+    },
+    Open {
+        client: char,
+    },
+    Login {
+        client: char,
+        params: Vec<(String, String)>,
+        golden: Golden,
+    },
+    Close {
+        client: char,
+    },
+    Reset {
+        client: char,
+    },
+    Cancel {
+        client: char,
+    },
+}
+
+/// The replies that the file has: PostgreSQL's, and pgmux's where they differ on purpose.
+#[derive(Clone, Debug, Default)]
+struct Golden {
+    server: Vec<String>,
+    pgmux: Option<Vec<String>>,
+}
+
+#[derive(Clone, Debug)]
+enum Until {
+    Ready(usize),
+    Tags(Vec<u8>),
+    Eof,
+    Byte,
+    Quiet,
+}
+
+impl Script {
+    /// Reads a script file.
+    pub fn load(path: &Path) -> Self {
+        let text = std::fs::read_to_string(path)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        match parse::script(&name, &text) {
+            Ok(script) => script,
+            Err((line, error)) => panic!("{}:{}: {error}", path.display(), line + 1),
+        }
+    }
+
+    /// All scripts of this crate, by name.
+    pub fn all() -> Vec<(PathBuf, Self)> {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts");
+        let wanted = std::env::var("SCRIPT").unwrap_or_default();
+        let mut paths: Vec<_> = std::fs::read_dir(dir)
+            .expect("the folder of scripts")
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|end| end == "script"))
+            .filter(|path| path.to_string_lossy().contains(&wanted))
+            .collect();
+        paths.sort();
+        paths
+            .into_iter()
+            .map(|path| {
+                let script = Self::load(&path);
+                (path, script)
+            })
+            .collect()
+    }
+
+    /// The longest single write, which is how many ways there are to cut it in two.
+    pub fn longest_write(&self) -> usize {
+        let lengths = self.steps.iter().map(|step| match &step.action {
+            Action::Send { bytes, .. } => bytes.len(),
+            _ => 0,
+        });
+        lengths.max().unwrap_or(0)
+    }
+
+    /// The file's text with these replies in place of the golden ones.
+    fn blessed(&self, replies: &[(usize, Vec<String>)]) -> String {
+        let mut text = String::new();
+        for (index, line) in self.lines.iter().enumerate() {
+            if parse::is_golden(line) {
+                continue;
+            }
+            text.push_str(line);
+            text.push('\n');
+            if let Some((_, lines)) = replies.iter().find(|(at, _)| *at == index) {
+                let client = line.chars().next().unwrap_or('A');
+                for reply in lines {
+                    text.push_str(&format!("{client} < {reply}\n"));
+                }
+            }
+        }
+        text
+    }
+
+    fn differs(&self, golden: &[String], got: &[String]) -> bool {
+        let class = |line: &String| match line.strip_prefix("ErrorResponse ") {
+            Some(rest) if self.class_only => {
+                let mut words = rest.split(' ');
+                format!("ErrorResponse {:?} {:?}", words.next(), words.next())
+            }
+            _ => line.clone(),
+        };
+        golden.len() != got.len() || golden.iter().map(class).ne(got.iter().map(class))
+    }
+}

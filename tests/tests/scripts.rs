@@ -1,0 +1,177 @@
+//! The differential referee: every script, direct and through pgmux, in every way of cutting it.
+//!
+//! `BLESS=1` writes PostgreSQL's answers into the scripts, `SCRIPT=part-of-a-name` picks scripts, `SPLITS=all` tries
+//! every two-way split instead of a sample.
+
+use tests::cluster::{Cluster, PASSWORD};
+use tests::direct::Direct;
+use tests::pgmux::{Config, Pgmux};
+use tests::script::{Mode, Script, Stage};
+use tests::wire::{Endpoint, Login, Slicing};
+
+/// How many two-way splits of a script are tried, spread evenly, unless `SPLITS=all`.
+const SPLITS: usize = 6;
+
+#[test]
+fn scripts_direct_give_the_golden_replies() {
+    let cluster = Cluster::shared();
+    let database = cluster.fresh_database();
+    let login = Login::new("app", PASSWORD, &database);
+    let mut stage = Stage::direct(
+        Endpoint::local(cluster.port()),
+        login,
+        looks(cluster, &database),
+    );
+    let bless = std::env::var_os("BLESS").is_some();
+    judge(Script::all().iter().map(|(path, script)| match bless {
+        true => stage.bless(script, path),
+        false => stage.play(script, Mode::PLAIN),
+    }));
+}
+
+#[test]
+fn scripts_on_exactly_enough_servers_1_shard() {
+    Theatre::open(1, 0).play_all(|_| vec![Mode::PLAIN]);
+}
+
+#[test]
+fn scripts_on_exactly_enough_servers_4_shards() {
+    Theatre::open(4, 0).play_all(|_| vec![Mode::PLAIN]);
+}
+
+#[test]
+fn scripts_with_a_change_of_server_between_transactions_1_shard() {
+    Theatre::open(1, 1).play_all(|_| vec![swapped(Slicing::Whole)]);
+}
+
+#[test]
+fn scripts_with_a_change_of_server_between_transactions_4_shards() {
+    Theatre::open(4, 1).play_all(|_| vec![swapped(Slicing::Whole)]);
+}
+
+#[test]
+fn scripts_byte_by_byte_1_shard() {
+    Theatre::open(1, 0).play_all(|_| vec![plain(Slicing::Bytes)]);
+}
+
+#[test]
+fn scripts_byte_by_byte_with_a_change_of_server_4_shards() {
+    Theatre::open(4, 1).play_all(|_| vec![swapped(Slicing::Bytes)]);
+}
+
+#[test]
+fn scripts_cut_in_two() {
+    let all = std::env::var("SPLITS").is_ok_and(|splits| splits == "all");
+    Theatre::open(1, 0).play_all(|script| {
+        let ways = script.longest_write().saturating_sub(1);
+        let step = if all { 1 } else { ways.div_ceil(SPLITS).max(1) };
+        (0..ways)
+            .step_by(step)
+            .map(|at| plain(Slicing::Split(at)))
+            .collect()
+    });
+}
+
+/// A pgmux with a stage for each number of servers that scripts need.
+struct Theatre {
+    stages: Vec<(usize, Stage)>,
+    scripts: Vec<Script>,
+    _pgmux: Pgmux,
+}
+
+impl Theatre {
+    fn open(shards: usize, spare_servers: usize) -> Self {
+        let cluster = Cluster::shared();
+        let scripts: Vec<Script> = Script::all()
+            .into_iter()
+            .map(|(_, script)| script)
+            .collect();
+        let mut needs: Vec<usize> = scripts.iter().map(|script| script.needs).collect();
+        needs.sort_unstable();
+        needs.dedup();
+        let mut config = Config::new(cluster, &cluster.fresh_database()).shards(shards);
+        let mut databases = Vec::new();
+        for need in needs {
+            let database = cluster.fresh_database();
+            config = config
+                .database(&database, cluster.port())
+                .set(
+                    &format!("databases.{database}.pool.max_connections"),
+                    need + spare_servers,
+                )
+                .set(&format!("databases.{database}.pool.min_connections"), 0);
+            databases.push((need, database));
+        }
+        let pgmux = Pgmux::start(&config);
+        let stages = databases.into_iter().map(|(need, database)| {
+            let login = Login::new("app", PASSWORD, &database);
+            (
+                need,
+                Stage::pgmux(pgmux.endpoint(), login, looks(cluster, &database)),
+            )
+        });
+        Self {
+            stages: stages.collect(),
+            scripts,
+            _pgmux: pgmux,
+        }
+    }
+
+    fn play_all(mut self, modes: impl Fn(&Script) -> Vec<Mode>) {
+        let mut results = Vec::new();
+        for script in &self.scripts {
+            let modes = if script.divisible {
+                modes(script)
+            } else {
+                vec![Mode::PLAIN]
+            };
+            let (_, stage) = self
+                .stages
+                .iter_mut()
+                .find(|(need, _)| *need == script.needs)
+                .expect("a stage");
+            // One difference a script is enough to read.
+            results.push(
+                modes
+                    .into_iter()
+                    .try_for_each(|mode| stage.play(script, mode)),
+            );
+        }
+        judge(results.into_iter());
+    }
+}
+
+fn plain(slicing: Slicing) -> Mode {
+    Mode {
+        slicing,
+        swap: false,
+    }
+}
+
+fn swapped(slicing: Slicing) -> Mode {
+    Mode {
+        slicing,
+        swap: true,
+    }
+}
+
+fn looks(cluster: &Cluster, database: &str) -> (Direct, Direct) {
+    (
+        Direct::open(cluster, database),
+        Direct::open(cluster, database),
+    )
+}
+
+fn judge(results: impl Iterator<Item = Result<(), String>>) {
+    let results: Vec<_> = results.collect();
+    let differences: Vec<_> = results
+        .iter()
+        .filter_map(|result| result.as_ref().err())
+        .collect();
+    for difference in &differences {
+        eprintln!("{difference}\n");
+    }
+    let (all, bad) = (results.len(), differences.len());
+    assert!(all > 0, "no script");
+    assert!(bad == 0, "{bad} of {all} scripts differ");
+}
