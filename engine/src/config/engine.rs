@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::keys::{Key, Kind, Unset};
 
 /// The most shards: a cancel key has eight bits for its shard.
-const SHARDS_MAX: u32 = 256;
+pub const SHARDS_MAX: u32 = 256;
 
 pub(super) const KEYS: &[Key] = &[
     Key {
@@ -23,7 +23,7 @@ pub(super) const KEYS: &[Key] = &[
 ];
 
 /// Whether a shard stays on one CPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Pin {
     /// When every shard can have a CPU of its own.

@@ -38,7 +38,7 @@ pub use auth::{Auth, AuthMethod, User, UserSecret};
 pub use backend::ServerAuth;
 pub use databases::{Group, Target};
 pub use defaults::defaults_file;
-pub use engine::{EngineOpts, Pin};
+pub use engine::{EngineOpts, Pin, SHARDS_MAX};
 pub use listen::{ListenAddr, parse_all as parse_listen};
 pub use proxy::Proxy;
 pub use report::{ConfigErrors, Problem};
