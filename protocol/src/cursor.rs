@@ -168,3 +168,48 @@ impl fmt::Display for ParseError {
 }
 
 impl std::error::Error for ParseError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_each_kind_of_field_in_order() {
+        let mut cursor =
+            Cursor::new(b"\x01\xff\xfe\xff\xfe\xff\xff\xff\xfe\xff\xff\xff\xfename\0rest");
+        assert_eq!(cursor.u8(), Ok(1));
+        assert_eq!(cursor.u16(), Ok(0xFFFE));
+        assert_eq!(cursor.i16(), Ok(-2));
+        assert_eq!(cursor.u32(), Ok(0xFFFF_FFFE));
+        assert_eq!(cursor.i32(), Ok(-2));
+        assert_eq!(cursor.cstr(), Ok(&b"name"[..]));
+        assert_eq!(cursor.finish(), Err(ParseError::TrailingBytes));
+        assert_eq!(cursor.rest(), Ok(&b"rest"[..]));
+        assert_eq!(cursor.finish(), Ok(()));
+    }
+
+    #[test]
+    fn a_field_that_does_not_fit_is_refused_and_consumes_nothing() {
+        let mut cursor = Cursor::new(b"\x01");
+        assert_eq!(cursor.u16(), Err(ParseError::Truncated));
+        assert_eq!(cursor.i16(), Err(ParseError::Truncated));
+        assert_eq!(cursor.u32(), Err(ParseError::Truncated));
+        assert_eq!(cursor.i32(), Err(ParseError::Truncated));
+        assert_eq!(cursor.take(2), Err(ParseError::Truncated));
+        assert_eq!(cursor.take(usize::MAX), Err(ParseError::Truncated));
+        assert_eq!(cursor.cstr(), Err(ParseError::Unterminated));
+        assert_eq!(cursor.remaining(), 1);
+        assert_eq!(cursor.u8(), Ok(1));
+        assert_eq!(cursor.u8(), Err(ParseError::Truncated));
+    }
+
+    #[test]
+    fn a_nested_cursor_cannot_read_past_its_end() {
+        let mut cursor = Cursor::new(b"abcd\0");
+        let mut nested = cursor.sub(2).unwrap();
+        assert_eq!(nested.cstr(), Err(ParseError::Unterminated));
+        assert_eq!(nested.take(3), Err(ParseError::Truncated));
+        assert_eq!(cursor.cstr(), Ok(&b"cd"[..]));
+        assert!(cursor.sub(1).is_err());
+    }
+}

@@ -158,3 +158,75 @@ fn write_packet(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_past_32_bits_is_refused_before_anything_is_copied() {
+        let mut out = Vec::new();
+        let mut writer = Writer {
+            out: &mut out,
+            room: u32::MAX,
+        };
+        assert_eq!(writer.claim(0x1_0000_0005), Err(EncodeError::TooLong));
+        assert_eq!(writer.claim(usize::MAX), Err(EncodeError::TooLong));
+        assert_eq!(writer.room, u32::MAX);
+        assert_eq!(writer.claim(0xFFFF_FFFF), Ok(()));
+        assert_eq!(writer.u8(0), Err(EncodeError::TooLong));
+        assert!(out.is_empty());
+    }
+
+    #[test]
+    fn a_message_is_at_most_as_long_as_its_cap() {
+        let mut out = Vec::new();
+        assert_eq!(packet(&mut out, b"x", 8, |w| w.bytes(b"1234")), Ok(()));
+        assert_eq!(out, b"x\0\0\0\x081234");
+        assert_eq!(
+            packet(&mut out, b"x", 8, |w| w.bytes(b"12345")),
+            Err(EncodeError::TooLong)
+        );
+        assert_eq!(out, b"x\0\0\0\x081234");
+    }
+
+    #[test]
+    fn fields_count_together() {
+        let mut out = Vec::new();
+        let fits = packet(&mut out, b"", 20, |w| {
+            w.u8(1)?;
+            w.u16(2)?;
+            w.i16(-2)?;
+            w.u32(3)?;
+            w.i32(-3)?;
+            w.cstr(b"ab")
+        });
+        assert_eq!(fits, Ok(()));
+        assert_eq!(
+            out,
+            b"\0\0\0\x14\x01\0\x02\xff\xfe\0\0\0\x03\xff\xff\xff\xfdab\0"
+        );
+        for room in 0..20 {
+            let written = packet(&mut out, b"", room, |w| {
+                w.bytes(&[0; 13])?;
+                w.cstr(b"ab")
+            });
+            assert_eq!(written, Err(EncodeError::TooLong), "{room}");
+        }
+        assert_eq!(out.len(), 20);
+    }
+
+    #[test]
+    fn every_tag_is_capped_like_the_reader_caps_it() {
+        let mut out = Vec::new();
+        let body = vec![0; 9_996];
+        let sync = |out: &mut Vec<u8>, body: &[u8]| {
+            frontend_message(out, crate::tag::frontend_tag::SYNC, |w| w.bytes(body))
+        };
+        assert_eq!(sync(&mut out, &body), Ok(()));
+        assert_eq!(sync(&mut out, &[0; 9_997]), Err(EncodeError::TooLong));
+        let unknown = frontend_message(&mut out, b'?', |_| Ok(()));
+        assert_eq!(unknown, Err(EncodeError::TooLong));
+        assert_eq!(out.len(), 10_001);
+    }
+}

@@ -306,3 +306,162 @@ pub const PASSWORD_LENGTH_MAX: u32 = 65_535;
 
 /// PostgreSQL limits the body of what it sends to MaxAllocSize - 1; the length word adds itself.
 pub const BACKEND_LENGTH_LIMIT: u32 = LARGE_LENGTH_MAX + LENGTH_MIN;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step_once(side: Side, header: &[u8]) -> Result<Step, FrameError> {
+        Deframer::new(side).step(header)
+    }
+
+    fn header(tag: u8, length: u32) -> Vec<u8> {
+        [&[tag][..], &length.to_be_bytes()].concat()
+    }
+
+    #[test]
+    fn hops_over_headers_and_bodies() {
+        let mut deframer = Deframer::new(Side::Backend);
+        let input = b"C\0\0\0\x0dSELECT 1\0Z\0\0\0\x05I1\0\0\0\x04";
+        let head = |tag, body_len| {
+            Step::Head(Head {
+                tag,
+                body_len,
+                consumed: 5,
+                carried: 0,
+            })
+        };
+        assert_eq!(deframer.step(input), Ok(head(b'C', 9)));
+        assert_eq!(
+            deframer.step(&input[5..]),
+            Ok(Step::Body { len: 9, last: true })
+        );
+        assert_eq!(deframer.step(&input[14..]), Ok(head(b'Z', 1)));
+        assert_eq!(
+            deframer.step(&input[19..]),
+            Ok(Step::Body { len: 1, last: true })
+        );
+        assert_eq!(deframer.step(&input[20..]), Ok(head(b'1', 0)));
+        assert!(deframer.at_boundary());
+        assert_eq!(deframer.step(b""), Ok(Step::Starved { consumed: 0 }));
+        assert!(deframer.at_boundary());
+    }
+
+    #[test]
+    fn a_body_may_come_in_pieces() {
+        let mut deframer = Deframer::new(Side::Frontend);
+        deframer.step(b"Q\0\0\0\x0a").unwrap();
+        assert_eq!(deframer.body_remaining(), 6);
+        assert_eq!(
+            deframer.step(b"SEL"),
+            Ok(Step::Body {
+                len: 3,
+                last: false
+            })
+        );
+        assert_eq!(deframer.step(b""), Ok(Step::Starved { consumed: 0 }));
+        assert_eq!(deframer.body_remaining(), 3);
+        assert!(!deframer.at_boundary());
+        assert_eq!(
+            deframer.step(b"EC\0more"),
+            Ok(Step::Body { len: 3, last: true })
+        );
+        assert!(deframer.at_boundary());
+    }
+
+    #[test]
+    fn a_header_in_two_pieces_is_the_same_header_at_every_split() {
+        let whole = header(b'D', 0x0001_0203);
+        for split in 1..HEADER_LEN {
+            let mut deframer = Deframer::new(Side::Backend);
+            let (first, second) = whole.split_at(split);
+            assert_eq!(deframer.step(first), Ok(Step::Starved { consumed: split }));
+            assert_eq!(deframer.partial_header(), first);
+            assert!(!deframer.at_boundary());
+            assert_eq!(deframer.step(b""), Ok(Step::Starved { consumed: 0 }));
+            let Ok(Step::Head(head)) = deframer.step(&[second, b"body"].concat()) else {
+                panic!("no header at {split}");
+            };
+            assert_eq!(
+                (head.consumed, usize::from(head.carried)),
+                (5 - split, split)
+            );
+            assert_eq!((head.tag, head.body_len), (b'D', 0x0001_01FF));
+            assert_eq!(head.bytes().to_vec(), whole);
+            assert!(deframer.partial_header().is_empty());
+        }
+    }
+
+    #[test]
+    fn lengths_that_do_not_count_themselves_are_refused() {
+        for length in 0..4 {
+            for (side, tag) in [(Side::Frontend, b'Q'), (Side::Backend, b'Z')] {
+                let refused = Err(FrameError::Length { tag, len: length });
+                assert_eq!(step_once(side, &header(tag, length)), refused);
+            }
+        }
+        assert!(step_once(Side::Frontend, &header(b'Q', 4)).is_ok());
+    }
+
+    #[test]
+    fn lengths_with_the_sign_bit_are_large_and_not_negative() {
+        for len in [0x8000_0004, 0xFFFF_FFFF] {
+            let refused = Err(FrameError::Length { tag: b'B', len });
+            assert_eq!(step_once(Side::Frontend, &header(b'B', len)), refused);
+        }
+    }
+
+    #[test]
+    fn each_tag_goes_up_to_its_cap_and_no_further() {
+        let expected = |tag| match tag {
+            FrontendTag::Bind
+            | FrontendTag::CopyData
+            | FrontendTag::FunctionCall
+            | FrontendTag::Parse
+            | FrontendTag::Query => 1_073_741_822,
+            FrontendTag::Password => 65_535,
+            _ => 10_000,
+        };
+        let table = FrontendTag::ALL
+            .iter()
+            .map(|&tag| (Side::Frontend, tag.as_byte(), expected(tag)))
+            .chain(
+                BackendTag::ALL
+                    .iter()
+                    .map(|tag| (Side::Backend, tag.as_byte(), 1_073_741_826)),
+            );
+        for (side, tag, cap) in table {
+            let Ok(Step::Head(head)) = step_once(side, &header(tag, cap)) else {
+                panic!("{tag} refused at its cap");
+            };
+            assert_eq!(head.body_len, cap - 4);
+            assert_eq!(head.bytes().to_vec(), header(tag, cap));
+            let past = step_once(side, &header(tag, cap + 1));
+            assert_eq!(past, Err(FrameError::Length { tag, len: cap + 1 }));
+        }
+    }
+
+    #[test]
+    fn letters_of_the_other_direction_and_of_none_are_told_apart() {
+        for byte in 0..=u8::MAX {
+            let front = FrontendTag::from_byte(byte).is_some();
+            let back = BackendTag::from_byte(byte).is_some();
+            for (side, here, there) in [(Side::Frontend, front, back), (Side::Backend, back, front)]
+            {
+                match step_once(side, &header(byte, 4)) {
+                    Ok(_) => assert!(here),
+                    Err(error) if there => assert_eq!(error, FrameError::WrongDirection(byte)),
+                    Err(error) => assert_eq!(error, FrameError::UnknownTag(byte)),
+                }
+                assert_eq!(step_once(side, &header(byte, 4)).is_ok(), here);
+            }
+        }
+        let error = step_once(Side::Frontend, &header(b'T', 4)).unwrap_err();
+        assert_eq!(error.to_string(), "message type 0x54 from the wrong side");
+    }
+
+    #[test]
+    fn the_state_is_small() {
+        assert_eq!(size_of::<Deframer>(), 12);
+    }
+}

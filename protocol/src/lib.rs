@@ -48,3 +48,5 @@ pub mod ledger;
 pub mod list;
 pub mod startup;
 pub mod tag;
+#[cfg(test)]
+mod testing;

@@ -306,3 +306,61 @@ impl<'a> List<'a, (&'a [u8], &'a [u8])> {
         writer.u8(0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Values<'a> = List<'a, Option<&'a [u8]>>;
+
+    #[test]
+    fn wire_and_values_are_the_same_list() {
+        let mut cursor = Cursor::new(b"\0\x02\0\0\0\x01a\xff\xff\xff\xffrest");
+        let wire = Values::read_counted(&mut cursor).unwrap();
+        assert_eq!(cursor.peek(), b"rest");
+        assert_eq!(wire, Values::new(&[Some(b"a"), None]));
+        assert_ne!(wire, Values::new(&[Some(b"a")]));
+        assert_ne!(wire, Values::new(&[Some(b"a"), Some(b"")]));
+        assert_eq!(wire.wire_bytes(), Some(&b"\0\0\0\x01a\xff\xff\xff\xff"[..]));
+        assert_eq!(format!("{wire:?}"), "[Some([97]), None]");
+    }
+
+    #[test]
+    fn both_forms_know_their_length() {
+        let mut cursor = Cursor::new(b"\0\x02\0\x07\0\x08");
+        let wire = List::<i16>::read_counted(&mut cursor).unwrap();
+        for list in [wire, List::from(&[7, 8])] {
+            assert_eq!(list.len(), 2);
+            assert!(!list.is_empty());
+            let mut items = list.iter();
+            assert_eq!(items.len(), 2);
+            assert_eq!(items.next(), Some(7));
+            assert_eq!(items.len(), 1);
+            assert_eq!(items.next(), Some(8));
+            assert_eq!((items.len(), items.next()), (0, None));
+        }
+        assert!(List::<u32>::default().is_empty());
+    }
+
+    #[test]
+    fn a_terminated_list_ends_at_its_zero_byte() {
+        let mut cursor = Cursor::new(b"a\0b\0\0c\0");
+        let names = List::<&[u8]>::read_terminated(&mut cursor).unwrap();
+        assert_eq!(names, List::<&[u8]>::new(&[b"a", b"b"]));
+        assert_eq!(cursor.peek(), b"c\0");
+        for cut in [&b""[..], b"a", b"a\0", b"a\0b"] {
+            let read = List::<&[u8]>::read_terminated(&mut Cursor::new(cut));
+            assert_eq!(read, Err(ParseError::Unterminated));
+        }
+    }
+
+    #[test]
+    fn a_count_of_two_billion_costs_no_more_than_the_bytes_present() {
+        let mut cursor = Cursor::new(b"\x7f\xff\xff\xff\0\0\0");
+        let read = List::<&[u8]>::read_counted_i32(&mut cursor);
+        assert_eq!(read, Err(ParseError::Unterminated));
+        let mut cursor = Cursor::new(b"\x80\0\0\0\0\0\0");
+        let read = List::<&[u8]>::read_counted_i32(&mut cursor);
+        assert_eq!(read, Err(ParseError::NegativeCount));
+    }
+}

@@ -81,3 +81,36 @@ tags! { backend_tag, BackendTag, "backend",
     READY_FOR_QUERY ReadyForQuery b'Z' "ReadyForQuery.",
     ROW_DESCRIPTION RowDescription b'T' "RowDescription.",
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_and_tags_are_one_to_one() {
+        let mut known = (0, 0);
+        for byte in 0..=u8::MAX {
+            if let Some(tag) = FrontendTag::from_byte(byte) {
+                assert_eq!(tag.as_byte(), byte);
+                known.0 += 1;
+            }
+            if let Some(tag) = BackendTag::from_byte(byte) {
+                assert_eq!(tag.as_byte(), byte);
+                known.1 += 1;
+            }
+        }
+        assert_eq!(known, (FrontendTag::ALL.len(), BackendTag::ALL.len()));
+        assert_eq!(known, (14, 24));
+    }
+
+    #[test]
+    fn the_same_letter_means_different_things_in_the_two_directions() {
+        assert_eq!(FrontendTag::from_byte(b'S'), Some(FrontendTag::Sync));
+        assert_eq!(
+            BackendTag::from_byte(b'S'),
+            Some(BackendTag::ParameterStatus)
+        );
+        assert_eq!(FrontendTag::from_byte(b'T'), None);
+        assert_eq!(BackendTag::from_byte(b'Q'), None);
+    }
+}

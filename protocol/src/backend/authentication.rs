@@ -112,3 +112,61 @@ const SSPI: u32 = 9;
 const SASL: u32 = 10;
 const SASL_CONTINUE: u32 = 11;
 const SASL_FINAL: u32 = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_open_wire, assert_refused, assert_unencodable, assert_wire};
+
+    #[test]
+    fn each_looks_like_this() {
+        let table: &[(Authentication<'_>, &[u8])] = &[
+            (Authentication::Ok, b"R\0\0\0\x08\0\0\0\0"),
+            (Authentication::KerberosV5, b"R\0\0\0\x08\0\0\0\x02"),
+            (Authentication::CleartextPassword, b"R\0\0\0\x08\0\0\0\x03"),
+            (
+                Authentication::MD5Password { salt: *b"salt" },
+                b"R\0\0\0\x0c\0\0\0\x05salt",
+            ),
+            (Authentication::SCMCredential, b"R\0\0\0\x08\0\0\0\x06"),
+            (Authentication::GSS, b"R\0\0\0\x08\0\0\0\x07"),
+            (Authentication::SSPI, b"R\0\0\0\x08\0\0\0\x09"),
+            (
+                Authentication::SASL(List::new(&[b"SCRAM-SHA-256-PLUS", b"SCRAM-SHA-256"])),
+                b"R\0\0\0\x2a\0\0\0\x0aSCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0",
+            ),
+        ];
+        for (value, wire) in table {
+            assert_wire!(Authentication, *value, wire);
+        }
+        let open: &[(Authentication<'_>, &[u8])] = &[
+            (Authentication::GSSContinue(b"x"), b"R\0\0\0\x09\0\0\0\x08x"),
+            (
+                Authentication::SASLContinue(b"r="),
+                b"R\0\0\0\x0a\0\0\0\x0br=",
+            ),
+            (Authentication::SASLFinal(b"v="), b"R\0\0\0\x0a\0\0\0\x0cv="),
+        ];
+        for (value, wire) in open {
+            assert_open_wire!(Authentication, *value, wire);
+        }
+    }
+
+    #[test]
+    fn unknown_codes_are_refused() {
+        for code in [1, 4, 13, u32::MAX] {
+            assert_refused!(Authentication, &code.to_be_bytes(), UnknownAuthentication);
+        }
+    }
+
+    #[test]
+    fn a_list_of_mechanisms_needs_its_end_and_ends_there() {
+        assert_refused!(Authentication, b"\0\0\0\x0aSCRAM-SHA-256\0", Unterminated);
+        assert_refused!(
+            Authentication,
+            b"\0\0\0\x0a\0SCRAM-SHA-256\0\0",
+            TrailingBytes
+        );
+        assert_unencodable!(Authentication::SASL(List::new(&[b"", b"X"])), EmptyName);
+    }
+}

@@ -29,3 +29,18 @@ impl<'a> CommandComplete<'a> {
         encode::backend_message(out, backend_tag::COMMAND_COMPLETE, |w| w.cstr(self.tag))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::assert_wire;
+
+    #[test]
+    fn looks_like_this() {
+        assert_wire!(
+            CommandComplete,
+            CommandComplete { tag: b"SELECT 1" },
+            b"C\0\0\0\x0dSELECT 1\0"
+        );
+    }
+}

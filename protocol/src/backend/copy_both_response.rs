@@ -37,3 +37,28 @@ impl<'a> CopyBothResponse<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_refused, assert_wire};
+
+    #[test]
+    fn looks_like_this() {
+        let value = CopyBothResponse {
+            binary: true,
+            formats: List::new(&[1, 1]),
+        };
+        assert_wire!(
+            CopyBothResponse,
+            value,
+            b"W\0\0\0\x0b\x01\0\x02\0\x01\0\x01"
+        );
+    }
+
+    #[test]
+    fn other_formats_and_counts_that_lie_are_refused() {
+        assert_refused!(CopyBothResponse, b"\x02\0\0", UnknownCopyFormat);
+        assert_refused!(CopyBothResponse, b"\0\x7f\xff\0\0", Truncated);
+    }
+}

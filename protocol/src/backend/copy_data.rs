@@ -28,3 +28,15 @@ impl<'a> CopyData<'a> {
         encode::backend_message(out, backend_tag::COPY_DATA, |w| w.bytes(self.data))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::assert_open_wire;
+
+    #[test]
+    fn looks_like_this() {
+        assert_open_wire!(CopyData, CopyData { data: b"1\t2\n" }, b"d\0\0\0\x081\t2\n");
+        assert_open_wire!(CopyData, CopyData { data: b"" }, b"d\0\0\0\x04");
+    }
+}

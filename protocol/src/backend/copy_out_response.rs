@@ -37,3 +37,24 @@ impl<'a> CopyOutResponse<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_refused, assert_wire};
+
+    #[test]
+    fn looks_like_this() {
+        let value = CopyOutResponse {
+            binary: true,
+            formats: List::new(&[1, 1]),
+        };
+        assert_wire!(CopyOutResponse, value, b"H\0\0\0\x0b\x01\0\x02\0\x01\0\x01");
+    }
+
+    #[test]
+    fn other_formats_and_counts_that_lie_are_refused() {
+        assert_refused!(CopyOutResponse, b"\x02\0\0", UnknownCopyFormat);
+        assert_refused!(CopyOutResponse, b"\0\x7f\xff\0\0", Truncated);
+    }
+}

@@ -20,3 +20,19 @@ impl EmptyQueryResponse {
         encode::backend_message(out, backend_tag::EMPTY_QUERY_RESPONSE, |_| Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_refused, assert_wire};
+
+    #[test]
+    fn looks_like_this() {
+        assert_wire!(EmptyQueryResponse, EmptyQueryResponse, b"I\0\0\0\x04");
+    }
+
+    #[test]
+    fn a_body_is_refused() {
+        assert_refused!(EmptyQueryResponse, b"x", TrailingBytes);
+    }
+}

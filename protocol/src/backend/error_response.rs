@@ -49,3 +49,38 @@ impl<'a> ErrorResponse<'a> {
         self.fields.message()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::assert_open_wire;
+
+    #[test]
+    fn looks_like_this() {
+        let value = ErrorResponse {
+            fields: Fields::new(b"SERROR\0C42601\0Mboom\0\0"),
+        };
+        assert_open_wire!(
+            ErrorResponse,
+            value,
+            b"E\0\0\0\x19SERROR\0C42601\0Mboom\0\0"
+        );
+        assert_eq!(value.severity(), Some(&b"ERROR"[..]));
+        assert_eq!(value.code(), Some(SqlState::SYNTAX_ERROR));
+        assert_eq!(value.message(), Some(&b"boom"[..]));
+    }
+
+    #[test]
+    fn broken_ones_are_read_as_far_as_they_go() {
+        for body in [&b""[..], b"\0", b"S", b"SERROR", b"\0Mboom\0"] {
+            let value = ErrorResponse::decode(body).unwrap();
+            assert_eq!(
+                (value.severity(), value.code(), value.message()),
+                (None, None, None)
+            );
+        }
+        let without_code = ErrorResponse::decode(b"SERROR\0Mboom\0").unwrap();
+        assert_eq!(without_code.message(), Some(&b"boom"[..]));
+        assert_eq!(without_code.code(), None);
+    }
+}

@@ -32,3 +32,28 @@ impl<'a> FunctionCallResponse<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_refused, assert_wire};
+
+    #[test]
+    fn looks_like_this() {
+        assert_wire!(
+            FunctionCallResponse,
+            FunctionCallResponse { value: Some(b"42") },
+            b"V\0\0\0\x0a\0\0\0\x0242"
+        );
+        assert_wire!(
+            FunctionCallResponse,
+            FunctionCallResponse { value: None },
+            b"V\0\0\0\x08\xff\xff\xff\xff"
+        );
+    }
+
+    #[test]
+    fn only_minus_one_is_null() {
+        assert_refused!(FunctionCallResponse, b"\xff\xff\xff\xfe", NegativeLength);
+    }
+}

@@ -37,3 +37,36 @@ impl<'a> NegotiateProtocolVersion<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_refused, assert_wire};
+
+    #[test]
+    fn looks_like_this() {
+        let value = NegotiateProtocolVersion {
+            newest: ProtocolVersion::V3_2,
+            options: List::new(&[b"_pq_.x"]),
+        };
+        assert_wire!(
+            NegotiateProtocolVersion,
+            value,
+            b"v\0\0\0\x13\0\x03\0\x02\0\0\0\x01_pq_.x\0"
+        );
+    }
+
+    #[test]
+    fn counts_that_lie_are_refused() {
+        assert_refused!(
+            NegotiateProtocolVersion,
+            b"\0\x03\0\0\xff\xff\xff\xff",
+            NegativeCount
+        );
+        assert_refused!(
+            NegotiateProtocolVersion,
+            b"\0\x03\0\0\x7f\xff\xff\xff",
+            Unterminated
+        );
+    }
+}

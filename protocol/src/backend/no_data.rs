@@ -20,3 +20,19 @@ impl NoData {
         encode::backend_message(out, backend_tag::NO_DATA, |_| Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_refused, assert_wire};
+
+    #[test]
+    fn looks_like_this() {
+        assert_wire!(NoData, NoData, b"n\0\0\0\x04");
+    }
+
+    #[test]
+    fn a_body_is_refused() {
+        assert_refused!(NoData, b"x", TrailingBytes);
+    }
+}

@@ -43,3 +43,23 @@ impl<'a> NotificationResponse<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::assert_wire;
+
+    #[test]
+    fn looks_like_this() {
+        let value = NotificationResponse {
+            pid: 258,
+            channel: b"c",
+            payload: b"hi",
+        };
+        assert_wire!(
+            NotificationResponse,
+            value,
+            b"A\0\0\0\x0d\0\0\x01\x02c\0hi\0"
+        );
+    }
+}

@@ -32,3 +32,26 @@ impl<'a> ParameterDescription<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_refused, assert_wire};
+
+    #[test]
+    fn looks_like_this() {
+        let value = ParameterDescription {
+            types: List::new(&[23, 25]),
+        };
+        assert_wire!(
+            ParameterDescription,
+            value,
+            b"t\0\0\0\x0e\0\x02\0\0\0\x17\0\0\0\x19"
+        );
+    }
+
+    #[test]
+    fn a_count_that_lies_is_refused() {
+        assert_refused!(ParameterDescription, b"\x7f\xff", Truncated);
+    }
+}

@@ -35,3 +35,18 @@ impl<'a> ParameterStatus<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::assert_wire;
+
+    #[test]
+    fn looks_like_this() {
+        let value = ParameterStatus {
+            name: b"TimeZone",
+            value: b"UTC",
+        };
+        assert_wire!(ParameterStatus, value, b"S\0\0\0\x11TimeZone\0UTC\0");
+    }
+}

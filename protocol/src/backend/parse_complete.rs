@@ -20,3 +20,19 @@ impl ParseComplete {
         encode::backend_message(out, backend_tag::PARSE_COMPLETE, |_| Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_refused, assert_wire};
+
+    #[test]
+    fn looks_like_this() {
+        assert_wire!(ParseComplete, ParseComplete, b"1\0\0\0\x04");
+    }
+
+    #[test]
+    fn a_body_is_refused() {
+        assert_refused!(ParseComplete, b"x", TrailingBytes);
+    }
+}

@@ -20,3 +20,19 @@ impl PortalSuspended {
         encode::backend_message(out, backend_tag::PORTAL_SUSPENDED, |_| Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_refused, assert_wire};
+
+    #[test]
+    fn looks_like_this() {
+        assert_wire!(PortalSuspended, PortalSuspended, b"s\0\0\0\x04");
+    }
+
+    #[test]
+    fn a_body_is_refused() {
+        assert_refused!(PortalSuspended, b"x", TrailingBytes);
+    }
+}

@@ -63,3 +63,31 @@ impl TransactionStatus {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_refused, assert_wire};
+
+    #[test]
+    fn looks_like_this() {
+        for (status, byte) in [
+            (TransactionStatus::Idle, b'I'),
+            (TransactionStatus::InTransaction, b'T'),
+            (TransactionStatus::Failed, b'E'),
+        ] {
+            assert_wire!(
+                ReadyForQuery,
+                ReadyForQuery { status },
+                &[b'Z', 0, 0, 0, 5, byte]
+            );
+        }
+    }
+
+    #[test]
+    fn every_other_status_is_refused() {
+        for byte in (0..=u8::MAX).filter(|byte| !b"ITE".contains(byte)) {
+            assert_refused!(ReadyForQuery, &[byte], UnknownStatus);
+        }
+    }
+}

@@ -76,3 +76,37 @@ impl<'a> Item<'a> for Field<'a> {
         w.i16(self.format)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_refused, assert_wire};
+
+    #[test]
+    fn looks_like_this() {
+        let field = Field {
+            name: b"id",
+            table_oid: 16_384,
+            column: 1,
+            type_oid: 23,
+            type_size: 4,
+            type_modifier: -1,
+            format: 0,
+        };
+        let fields = [field];
+        let value = RowDescription {
+            fields: List::new(&fields),
+        };
+        assert_wire!(
+            RowDescription,
+            value,
+            b"T\0\0\0\x1b\0\x01id\0\0\0\x40\0\0\x01\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0"
+        );
+    }
+
+    #[test]
+    fn a_count_that_lies_is_refused() {
+        assert_refused!(RowDescription, b"\xff\xff", Unterminated);
+        assert_refused!(RowDescription, b"\0\x01id\0\0\0", Truncated);
+    }
+}

@@ -92,3 +92,49 @@ fn write_field(w: &mut Writer<'_>, kind: u8, text: &str) -> Result<(), EncodeErr
     w.u8(kind)?;
     w.cstr(text.as_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_looks_like_this() {
+        let error = ErrorFields::fatal(SqlState::ADMIN_SHUTDOWN, "terminating connection");
+        let mut out = b"before".to_vec();
+        error.encode(&mut out).unwrap();
+        assert_eq!(
+            out,
+            b"beforeE\0\0\0\x32SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0"
+        );
+    }
+
+    #[test]
+    fn everything_that_was_set_is_sent() {
+        let mut error = ErrorFields::error(SqlState::SYNTAX_ERROR, "m")
+            .with_detail("d")
+            .with_hint("h");
+        error.position = Some(12);
+        let mut out = Vec::new();
+        error.encode(&mut out).unwrap();
+        assert_eq!(
+            out,
+            b"E\0\0\0\x27SERROR\0VERROR\0C42601\0Mm\0Dd\0Hh\0P12\0\0"
+        );
+    }
+
+    #[test]
+    fn a_notice_differs_by_its_tag_only() {
+        let notice = ErrorFields::new(Severity::Notice, SqlState::SUCCESSFUL_COMPLETION, "m");
+        let mut out = Vec::new();
+        notice.encode_notice(&mut out).unwrap();
+        assert_eq!(out, b"N\0\0\0\x1fSNOTICE\0VNOTICE\0C00000\0Mm\0\0");
+    }
+
+    #[test]
+    fn text_with_a_nul_ends_there_instead_of_failing() {
+        let error = ErrorFields::error(SqlState::INTERNAL_ERROR, "a\0Cfake\0\0Z");
+        let mut out = Vec::new();
+        error.encode(&mut out).unwrap();
+        assert!(out.ends_with(b"CXX000\0Ma\0\0"));
+    }
+}

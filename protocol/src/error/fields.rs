@@ -1,7 +1,7 @@
 //! The fields of an ErrorResponse or a NoticeResponse, as a server sent them.
 
 use crate::cursor::Cursor;
-use crate::error::{SqlState, field};
+use crate::error::{Severity, SqlState, field};
 
 /// Fields as they came. Nothing is required of them: any may be absent, come twice, be unknown, or
 /// be cut off in the middle, and what can still be read is read.
@@ -38,6 +38,12 @@ impl<'a> Fields<'a> {
     pub fn severity(&self) -> Option<&'a [u8]> {
         self.get(field::SEVERITY_NON_LOCALIZED)
             .or_else(|| self.get(field::SEVERITY))
+    }
+
+    /// Whether the session ends with it.
+    pub fn is_fatal(&self) -> bool {
+        let severity = self.severity().and_then(Severity::from_bytes);
+        matches!(severity, Some(Severity::Fatal | Severity::Panic))
     }
 
     /// SQLSTATE, unless it is absent or is not five digits and capitals.
@@ -89,5 +95,54 @@ impl<'a> Iterator for FieldsIter<'a> {
             self.cursor = Cursor::new(&[]);
         }
         text.map(|text| (kind, text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_by_their_letter_and_unknown_ones_are_kept() {
+        let fields = Fields::new(b"SFEHLER\0VERROR\0C42P05\0Mboom\0Dwhy\0Hdo\0?what\0\0");
+        assert_eq!(fields.severity(), Some(&b"ERROR"[..]));
+        assert_eq!(fields.code(), Some(SqlState::DUPLICATE_PREPARED_STATEMENT));
+        assert_eq!(fields.message(), Some(&b"boom"[..]));
+        assert_eq!(fields.detail(), Some(&b"why"[..]));
+        assert_eq!(fields.hint(), Some(&b"do"[..]));
+        assert_eq!(fields.get(b'?'), Some(&b"what"[..]));
+        assert_eq!(fields.into_iter().count(), 7);
+        assert!(!fields.is_fatal());
+    }
+
+    #[test]
+    fn without_the_untranslated_severity_the_translated_one_is_used() {
+        assert!(Fields::new(b"SFATAL\0\0").is_fatal());
+        assert!(Fields::new(b"SPANIC\0\0").is_fatal());
+        assert!(!Fields::new(b"SFATAL\0VERROR\0\0").is_fatal());
+        assert!(!Fields::new(b"").is_fatal());
+    }
+
+    #[test]
+    fn reading_stops_at_the_terminator_and_at_what_is_cut_off() {
+        assert_eq!(Fields::new(b"Mboom\0\0Dhidden\0\0").detail(), None);
+        let cut = Fields::new(b"Mboom\0Dwh");
+        assert_eq!(cut.iter().collect::<Vec<_>>(), [(b'M', &b"boom"[..])]);
+        let mut fields = cut.iter();
+        fields.by_ref().for_each(drop);
+        assert_eq!(fields.next(), None);
+    }
+
+    #[test]
+    fn a_code_that_is_none_is_absent() {
+        for body in [
+            &b"C\0\0"[..],
+            b"C4260\0\0",
+            b"C426011\0\0",
+            b"C4260a\0\0",
+            b"C\xff\xff\xff\xff\xff\0\0",
+        ] {
+            assert_eq!(Fields::new(body).code(), None);
+        }
     }
 }

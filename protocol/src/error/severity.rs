@@ -51,3 +51,29 @@ impl Severity {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_severities_are_one_to_one() {
+        for severity in [
+            Severity::Panic,
+            Severity::Fatal,
+            Severity::Error,
+            Severity::Warning,
+            Severity::Notice,
+            Severity::Debug,
+            Severity::Info,
+            Severity::Log,
+        ] {
+            assert_eq!(
+                Severity::from_bytes(severity.as_str().as_bytes()),
+                Some(severity)
+            );
+        }
+        assert_eq!(Severity::from_bytes(b"fatal"), None);
+        assert_eq!(Severity::from_bytes(b""), None);
+    }
+}

@@ -163,3 +163,30 @@ impl SqlState {
     /// `data_corrupted`
     pub const DATA_CORRUPTED: Self = Self(*b"XX001");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_five_digits_or_capitals() {
+        assert_eq!(
+            SqlState::from_bytes(b"57P01"),
+            Some(SqlState::ADMIN_SHUTDOWN)
+        );
+        for bytes in [&b""[..], b"57P0", b"57P011", b"57p01", b"57P0 ", b"57P0\0"] {
+            assert_eq!(SqlState::from_bytes(bytes), None);
+        }
+    }
+
+    #[test]
+    fn a_state_shows_its_characters_and_its_class() {
+        assert_eq!(SqlState::ADMIN_SHUTDOWN.to_string(), "57P01");
+        assert_eq!(
+            format!("{:?}", SqlState::PROTOCOL_VIOLATION),
+            "SqlState(08P01)"
+        );
+        assert_eq!(SqlState::CONNECTION_FAILURE.class(), *b"08");
+        assert_eq!(SqlState::QUERY_CANCELED.as_bytes(), b"57014");
+    }
+}

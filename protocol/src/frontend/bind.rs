@@ -49,6 +49,16 @@ impl<'a> Bind<'a> {
         })
     }
 
+    /// Reads the two names only, which is all that a change of the header needs.
+    pub fn split(body: &'a [u8]) -> Result<BindHead<'a>, ParseError> {
+        let mut cursor = Cursor::new(body);
+        Ok(BindHead {
+            portal: cursor.cstr()?,
+            statement: cursor.cstr()?,
+            rest: cursor.rest()?,
+        })
+    }
+
     /// Appends the message; on error `out` is left as it was.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         encode::frontend_message(out, frontend_tag::BIND, |w| {
@@ -57,16 +67,6 @@ impl<'a> Bind<'a> {
             self.param_formats.write_counted(w)?;
             self.params.write_counted(w)?;
             self.result_formats.write_counted(w)
-        })
-    }
-
-    /// Reads the two names only, which is all that a change of the header needs.
-    pub fn split(body: &'a [u8]) -> Result<BindHead<'a>, ParseError> {
-        let mut cursor = Cursor::new(body);
-        Ok(BindHead {
-            portal: cursor.cstr()?,
-            statement: cursor.cstr()?,
-            rest: cursor.rest()?,
         })
     }
 }
@@ -99,5 +99,93 @@ impl BindHead<'_> {
             .saturating_add(self.statement.len())
             .saturating_add(2)
             .saturating_add(self.rest.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_refused, assert_unencodable, assert_wire};
+
+    #[test]
+    fn looks_like_this() {
+        let value = Bind {
+            portal: b"p",
+            statement: b"s1",
+            param_formats: List::new(&[1]),
+            params: List::new(&[Some(b"abc"), None, Some(b"")]),
+            result_formats: List::new(&[0, 1]),
+        };
+        assert_wire!(
+            Bind,
+            value,
+            b"B\0\0\0\x24p\0s1\0\
+              \0\x01\0\x01\
+              \0\x03\0\0\0\x03abc\xff\xff\xff\xff\0\0\0\0\
+              \0\x02\0\0\0\x01"
+        );
+    }
+
+    #[test]
+    fn only_minus_one_is_null() {
+        assert_refused!(Bind, b"\0\0\0\0\0\x01\xff\xff\xff\xfe\0\0", NegativeLength);
+        assert_refused!(Bind, b"\0\0\0\0\0\x01\x80\0\0\0\0\0", NegativeLength);
+        assert_refused!(Bind, b"\0\0\0\0\0\x01\x7f\xff\xff\xff\0\0", Truncated);
+    }
+
+    #[test]
+    fn a_count_is_checked_against_the_bytes_present() {
+        assert_refused!(Bind, b"\0\0\0\0\x7f\xff\0\0", Truncated);
+        assert_refused!(Bind, b"\0\0\0\0\xff\xff\0\0", Truncated);
+        assert_refused!(Bind, b"\0\0\xff\xff\0\0\0\0", Truncated);
+    }
+
+    #[test]
+    fn formats_are_none_one_or_one_for_each() {
+        assert_refused!(
+            Bind,
+            b"\0\0\0\x02\0\0\0\0\0\x01\xff\xff\xff\xff\0\0",
+            FormatCount
+        );
+        let one_for_none = b"\0\0\0\x01\0\0\0\0\0\0";
+        assert!(Bind::decode(one_for_none).is_ok());
+    }
+
+    #[test]
+    fn split_reads_the_names_and_leaves_the_rest() {
+        let head = Bind::split(b"p\0s1\0what is no body").unwrap();
+        assert_eq!(head.portal, b"p");
+        assert_eq!(head.statement, b"s1");
+        assert_eq!(head.rest, b"what is no body");
+        assert_eq!(Bind::split(b"p\0s1"), Err(ParseError::Unterminated));
+        assert_eq!(Bind::split(b""), Err(ParseError::Unterminated));
+    }
+
+    #[test]
+    fn a_renamed_head_is_a_whole_message() {
+        let head = BindHead {
+            statement: b"longer",
+            ..Bind::split(b"p\0s1\0\0\0\0\0\0\0").unwrap()
+        };
+        let mut out = Vec::new();
+        head.encode(&mut out).unwrap();
+        assert_eq!(out, b"B\0\0\0\x13p\0longer\0\0\0\0\0\0\0");
+        assert_eq!(head.body_len() + 5, out.len());
+    }
+
+    #[test]
+    fn more_parameters_than_the_count_can_say_are_refused() {
+        let params = vec![None; 65_536];
+        let value = |params| Bind {
+            portal: b"",
+            statement: b"",
+            param_formats: List::empty(),
+            params: List::new(params),
+            result_formats: List::empty(),
+        };
+        assert_unencodable!(value(&params), TooMany);
+        let mut out = Vec::new();
+        value(&params[1..]).encode(&mut out).unwrap();
+        assert_eq!(Bind::decode(&out[5..]).unwrap().params.len(), 65_535);
     }
 }

@@ -36,3 +36,37 @@ impl<'a> Close<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_refused, assert_unencodable, assert_wire};
+
+    #[test]
+    fn looks_like_this() {
+        let value = Close {
+            kind: Target::Statement,
+            name: b"s1",
+        };
+        assert_wire!(Close, value, b"C\0\0\0\x08Ss1\0");
+    }
+
+    #[test]
+    fn other_targets_are_refused() {
+        assert_refused!(Close, b"Xs1\0", UnknownTarget);
+        assert_refused!(Close, b"ss1\0", UnknownTarget);
+    }
+
+    #[test]
+    fn a_name_up_to_the_cap_of_control_messages_fits() {
+        let name = vec![b'n'; 9_995];
+        let value = |name| Close {
+            kind: Target::Portal,
+            name,
+        };
+        assert_unencodable!(value(&name), TooLong);
+        let mut out = Vec::new();
+        value(&name[1..]).encode(&mut out).unwrap();
+        assert_eq!(out.len(), 10_001);
+    }
+}

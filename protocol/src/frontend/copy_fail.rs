@@ -29,3 +29,20 @@ impl<'a> CopyFail<'a> {
         encode::frontend_message(out, frontend_tag::COPY_FAIL, |w| w.cstr(self.reason))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_refused, assert_unencodable, assert_wire};
+
+    #[test]
+    fn looks_like_this() {
+        assert_wire!(CopyFail, CopyFail { reason: b"no" }, b"f\0\0\0\x07no\0");
+    }
+
+    #[test]
+    fn a_reason_with_a_nul_is_refused() {
+        assert_refused!(CopyFail, b"no\0no\0", TrailingBytes);
+        assert_unencodable!(CopyFail { reason: b"\0" }, InnerNul);
+    }
+}

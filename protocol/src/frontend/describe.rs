@@ -36,3 +36,33 @@ impl<'a> Describe<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_refused, assert_unencodable, assert_wire};
+
+    #[test]
+    fn looks_like_this() {
+        let value = Describe {
+            kind: Target::Portal,
+            name: b"",
+        };
+        assert_wire!(Describe, value, b"D\0\0\0\x06P\0");
+    }
+
+    #[test]
+    fn other_targets_are_refused() {
+        assert_refused!(Describe, b"\0s1\0", UnknownTarget);
+    }
+
+    #[test]
+    fn a_name_with_a_nul_is_refused_in_both_directions() {
+        assert_refused!(Describe, b"Sa\0b\0", TrailingBytes);
+        let value = Describe {
+            kind: Target::Statement,
+            name: b"a\0b",
+        };
+        assert_unencodable!(value, InnerNul);
+    }
+}

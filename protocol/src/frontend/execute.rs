@@ -35,3 +35,23 @@ impl<'a> Execute<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::assert_wire;
+
+    #[test]
+    fn looks_like_this() {
+        let value = Execute {
+            portal: b"p",
+            max_rows: 100,
+        };
+        assert_wire!(Execute, value, b"E\0\0\0\x0ap\0\0\0\0\x64");
+        let all = Execute {
+            portal: b"",
+            max_rows: -1,
+        };
+        assert_wire!(Execute, all, b"E\0\0\0\x09\0\xff\xff\xff\xff");
+    }
+}

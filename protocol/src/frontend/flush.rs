@@ -20,3 +20,19 @@ impl Flush {
         encode::frontend_message(out, frontend_tag::FLUSH, |_| Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_refused, assert_wire};
+
+    #[test]
+    fn looks_like_this() {
+        assert_wire!(Flush, Flush, b"H\0\0\0\x04");
+    }
+
+    #[test]
+    fn a_body_is_refused() {
+        assert_refused!(Flush, b"x", TrailingBytes);
+    }
+}

@@ -55,3 +55,40 @@ impl<'a> FunctionCall<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_refused, assert_wire};
+
+    #[test]
+    fn looks_like_this() {
+        let value = FunctionCall {
+            function: 1598,
+            arg_formats: List::new(&[0, 1]),
+            args: List::new(&[Some(b"7"), None]),
+            result_format: 1,
+        };
+        assert_wire!(
+            FunctionCall,
+            value,
+            b"F\0\0\0\x1b\0\0\x06\x3e\0\x02\0\0\0\x01\0\x02\0\0\0\x017\xff\xff\xff\xff\0\x01"
+        );
+    }
+
+    #[test]
+    fn lengths_and_counts_that_lie_are_refused() {
+        assert_refused!(FunctionCall, b"\0", Truncated);
+        assert_refused!(FunctionCall, b"\0\0\0\x01\x7f\xff", Truncated);
+        assert_refused!(
+            FunctionCall,
+            b"\0\0\0\x01\0\0\0\x01\xff\xff\xff\xfe\0\0",
+            NegativeLength
+        );
+        assert_refused!(
+            FunctionCall,
+            b"\0\0\0\x01\0\x02\0\0\0\0\0\x00\0\0",
+            FormatCount
+        );
+    }
+}

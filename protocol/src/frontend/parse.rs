@@ -35,21 +35,21 @@ impl<'a> Parse<'a> {
         })
     }
 
-    /// Appends the message; on error `out` is left as it was.
-    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        encode::frontend_message(out, frontend_tag::PARSE, |w| {
-            w.cstr(self.name)?;
-            w.cstr(self.query)?;
-            self.param_types.write_counted(w)
-        })
-    }
-
     /// Reads the name only, which is all that a change of the header needs.
     pub fn split(body: &'a [u8]) -> Result<ParseHead<'a>, ParseError> {
         let mut cursor = Cursor::new(body);
         Ok(ParseHead {
             name: cursor.cstr()?,
             rest: cursor.rest()?,
+        })
+    }
+
+    /// Appends the message; on error `out` is left as it was.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        encode::frontend_message(out, frontend_tag::PARSE, |w| {
+            w.cstr(self.name)?;
+            w.cstr(self.query)?;
+            self.param_types.write_counted(w)
         })
     }
 }
@@ -78,5 +78,59 @@ impl ParseHead<'_> {
             .len()
             .saturating_add(1)
             .saturating_add(self.rest.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_refused, assert_wire};
+
+    #[test]
+    fn looks_like_this() {
+        let value = Parse {
+            name: b"s1",
+            query: b"SELECT $1",
+            param_types: List::new(&[23, 0]),
+        };
+        assert_wire!(
+            Parse,
+            value,
+            b"P\0\0\0\x1bs1\0SELECT $1\0\0\x02\0\0\0\x17\0\0\0\0"
+        );
+    }
+
+    #[test]
+    fn the_types_are_there_as_they_came() {
+        let parse = Parse::decode(b"\0\0\0\x01\0\0\0\x17").unwrap();
+        assert_eq!(parse.param_types.wire_bytes(), Some(&b"\0\0\0\x17"[..]));
+        assert_eq!(parse.param_types.iter().collect::<Vec<_>>(), [23]);
+    }
+
+    #[test]
+    fn a_count_is_checked_against_the_bytes_present() {
+        assert_refused!(Parse, b"\0\0\xff\xff", Truncated);
+        assert_refused!(Parse, b"\0\0\0\x01\0\0\0", Truncated);
+        assert_refused!(Parse, b"\0SELECT 1", Unterminated);
+    }
+
+    #[test]
+    fn split_reads_the_name_and_leaves_the_rest() {
+        let head = Parse::split(b"s1\0SELECT 1\0\0\0").unwrap();
+        assert_eq!(head.name, b"s1");
+        assert_eq!(head.rest, b"SELECT 1\0\0\0");
+        assert_eq!(Parse::split(b"s1"), Err(ParseError::Unterminated));
+    }
+
+    #[test]
+    fn a_renamed_head_is_a_whole_message() {
+        let head = ParseHead {
+            name: b"_7",
+            rest: b"SELECT 1\0\0\0",
+        };
+        let mut out = Vec::new();
+        head.encode(&mut out).unwrap();
+        assert_eq!(out, b"P\0\0\0\x12_7\0SELECT 1\0\0\0");
+        assert_eq!(head.body_len() + 5, out.len());
     }
 }

@@ -29,3 +29,22 @@ impl<'a> Query<'a> {
         encode::frontend_message(out, frontend_tag::QUERY, |w| w.cstr(self.text))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_refused, assert_unencodable, assert_wire};
+
+    #[test]
+    fn looks_like_this() {
+        assert_wire!(Query, Query { text: b"SELECT 1" }, b"Q\0\0\0\x0dSELECT 1\0");
+        assert_wire!(Query, Query { text: b"" }, b"Q\0\0\0\x05\0");
+    }
+
+    #[test]
+    fn text_behind_the_first_nul_is_refused_and_not_hidden() {
+        assert_refused!(Query, b"SELECT 1\0; DROP TABLE t\0", TrailingBytes);
+        assert_refused!(Query, b"SELECT 1", Unterminated);
+        assert_unencodable!(Query { text: b"a\0b" }, InnerNul);
+    }
+}

@@ -29,3 +29,21 @@ impl Target {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_but_two_is_refused() {
+        for byte in 0..=u8::MAX {
+            match Target::from_byte(byte) {
+                Ok(target) => assert_eq!(target.as_byte(), byte),
+                Err(error) => {
+                    assert!(byte != b'S' && byte != b'P');
+                    assert_eq!(error, ParseError::UnknownTarget);
+                }
+            }
+        }
+    }
+}

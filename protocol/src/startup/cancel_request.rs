@@ -65,3 +65,53 @@ pub const KEY_LEN_MIN: usize = 4;
 
 /// The longest key of protocol 3.2.
 pub const KEY_LEN_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_like_this() {
+        let cancel = CancelRequest {
+            pid: 0x0102,
+            key: b"wxyz",
+        };
+        let mut out = Vec::new();
+        cancel.encode(&mut out).unwrap();
+        assert_eq!(out, b"\0\0\0\x10\x04\xd2\x16\x2e\0\0\x01\x02wxyz");
+        assert_eq!(CancelRequest::decode(&out[8..]), Ok(cancel));
+    }
+
+    #[test]
+    fn a_key_is_4_to_256_bytes_long() {
+        let body = [7; 4 + 257];
+        for (len, good) in [
+            (0, false),
+            (3, false),
+            (4, true),
+            (32, true),
+            (256, true),
+            (257, false),
+        ] {
+            assert_eq!(
+                CancelRequest::decode(&body[..4 + len]).is_ok(),
+                good,
+                "{len}"
+            );
+            let cancel = CancelRequest {
+                pid: 1,
+                key: &body[..len],
+            };
+            assert_eq!(cancel.encode(&mut Vec::new()).is_ok(), good, "{len}");
+        }
+    }
+
+    #[test]
+    fn the_key_is_never_printed() {
+        let cancel = CancelRequest {
+            pid: 1,
+            key: b"wxyz",
+        };
+        assert_eq!(format!("{cancel:?}"), "CancelRequest { pid: 1, .. }");
+    }
+}

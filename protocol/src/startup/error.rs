@@ -88,3 +88,59 @@ impl fmt::Display for StartupError {
 }
 
 impl std::error::Error for StartupError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(error: StartupError) -> Vec<u8> {
+        let mut out = Vec::new();
+        error.encode(&mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn each_is_answered_like_postgresql_answers_it() {
+        let version = |major| StartupError::Version(ProtocolVersion { major, minor: 0 });
+        let violation = Refusal::Fatal(SqlState::PROTOCOL_VIOLATION);
+        let unsupported = SqlState::FEATURE_NOT_SUPPORTED;
+        for (error, refusal) in [
+            (StartupError::Length(0), Refusal::Silent),
+            (StartupError::RequestLength, Refusal::Silent),
+            (version(2), Refusal::OldStyle(unsupported)),
+            (version(4), Refusal::Fatal(unsupported)),
+            (StartupError::Layout, violation),
+            (StartupError::Duplicate("user"), violation),
+            (
+                StartupError::NoUser,
+                Refusal::Fatal(SqlState::INVALID_AUTHORIZATION_SPECIFICATION),
+            ),
+        ] {
+            assert_eq!(error.refusal(), refusal);
+        }
+    }
+
+    #[test]
+    fn silence_is_no_bytes_at_all() {
+        assert!(encoded(StartupError::Length(3)).is_empty());
+        assert!(encoded(StartupError::RequestLength).is_empty());
+    }
+
+    #[test]
+    fn a_client_of_protocol_2_gets_an_error_that_it_can_read() {
+        let version = ProtocolVersion { major: 2, minor: 0 };
+        assert_eq!(
+            encoded(StartupError::Version(version)),
+            b"EFATAL:  unsupported frontend protocol 2.0: server supports 3.0 to 3.2\n\0"
+        );
+    }
+
+    #[test]
+    fn the_others_get_a_fatal_error() {
+        let out = encoded(StartupError::NoUser);
+        assert!(out.starts_with(b"E\0\0\0"));
+        assert!(out.ends_with(
+            b"SFATAL\0VFATAL\0C28000\0Mno PostgreSQL user name specified in startup packet\0\0"
+        ));
+    }
+}

@@ -24,3 +24,16 @@ impl GssEncRequest {
         encode::packet(out, &[], PACKET_LEN_MIN, |w| w.u32(GSSENC_REQUEST_CODE))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_look_like_this() {
+        let mut out = Vec::new();
+        SslRequest.encode(&mut out).unwrap();
+        GssEncRequest.encode(&mut out).unwrap();
+        assert_eq!(out, b"\0\0\0\x08\x04\xd2\x16\x2f\0\0\0\x08\x04\xd2\x16\x30");
+    }
+}

@@ -40,3 +40,27 @@ impl fmt::Display for ProtocolVersion {
         write!(f, "{}.{}", self.major, self.minor)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_major_is_in_the_upper_half() {
+        assert_eq!(
+            ProtocolVersion::from_u32(0x0003_0002),
+            ProtocolVersion::V3_2
+        );
+        assert_eq!(ProtocolVersion::V3_0.as_u32(), 196_608);
+        assert_eq!(
+            ProtocolVersion::from_u32(0x04D2_162F).to_string(),
+            "1234.5679"
+        );
+    }
+
+    #[test]
+    fn versions_are_ordered_by_major_then_minor() {
+        let v2_9 = ProtocolVersion { major: 2, minor: 9 };
+        assert!(v2_9 < ProtocolVersion::V3_0 && ProtocolVersion::V3_0 < ProtocolVersion::V3_2);
+    }
+}
