@@ -1,0 +1,49 @@
+# What people do with this tree. Each task installs what it lacks (.ci/install) and says nothing when all is there.
+
+CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+# The Python of the driver tests, with psycopg and asyncpg in it.
+export PGMUX_TEST_PYTHON := $(abspath $(TARGET))/drivers/venv/bin/python
+ARGS ?=
+FUZZ_SECONDS ?= 30
+
+.PHONY: help demo test check bench fuzz-smoke install
+
+help:
+	@echo 'make demo        try pgmux in front of a throwaway PostgreSQL (ARGS="--seconds 10")'
+	@echo 'make test        run every test, end to end included'
+	@echo 'make check       formatting, lints and documentation, warnings are errors'
+	@echo 'make bench       measure against PgBouncer and PostgreSQL itself (ARGS="--help")'
+	@echo 'make fuzz-smoke  run each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
+	@echo 'make install     install what the tests need, and nothing else'
+
+demo:
+	@.ci/install build postgres
+	$(CARGO) build --release --locked -p engine --bin pgmux
+	$(TARGET)/release/pgmux demo $(ARGS)
+
+install:
+	@.ci/install build postgres drivers
+
+# The binary first: the end-to-end tests run it, and must not each build it.
+test: install
+	$(CARGO) build --locked -p engine --bin pgmux
+	$(CARGO) test --locked --workspace $(ARGS)
+
+check:
+	@.ci/install build
+	$(CARGO) fmt --all --check
+	$(CARGO) lint
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps --document-private-items
+
+bench:
+	@.ci/install build postgres pgbouncer
+	$(CARGO) build --release --locked -p engine --bin pgmux
+	$(CARGO) run --release --locked -p bench -- $(ARGS)
+
+fuzz-smoke:
+	@.ci/install build fuzz
+	@set -e; for target in $$($(CARGO) fuzz list --fuzz-dir protocol/fuzz); do \
+		echo "== $$target"; \
+		$(CARGO) +nightly fuzz run --fuzz-dir protocol/fuzz $$target -- -max_total_time=$(FUZZ_SECONDS); \
+	done
