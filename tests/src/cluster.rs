@@ -178,6 +178,10 @@ impl Cluster {
                 ))
                 .expect("create role");
         }
+        // So that `app` has a role that it may change to.
+        admin
+            .batch_execute("grant other to app")
+            .expect("grant a role");
     }
 }
 

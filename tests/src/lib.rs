@@ -21,3 +21,16 @@ pub mod pgmux;
 pub mod process;
 pub mod script;
 pub mod wire;
+
+/// Makes two tests of each function that takes a number of shards: on 1 and on 4.
+#[macro_export]
+macro_rules! on_shards {
+    ($($name:ident),* $(,)?) => {
+        mod on_1_shard {
+            $(#[test] fn $name() { super::$name(1); })*
+        }
+        mod on_4_shards {
+            $(#[test] fn $name() { super::$name(4); })*
+        }
+    };
+}
