@@ -7,3 +7,16 @@ use subtle::ConstantTimeEq;
 pub fn verify(given: &[u8], right: &[u8]) -> bool {
     given.ct_eq(right).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_whole_password_is_right() {
+        assert!(verify(b"secret", b"secret"));
+        for given in [&b""[..], b"secre", b"secret\0", b"secretsecret", b"Secret"] {
+            assert!(!verify(given, b"secret"));
+        }
+    }
+}

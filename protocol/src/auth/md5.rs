@@ -58,3 +58,41 @@ fn hex_digit(nibble: u8) -> char {
 
 const PREFIX: &str = "md5";
 const HEX_LEN: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What PostgreSQL 15 stored for the role `pgmux_m`.
+    const STORED: &str = "md5f1afdb7bfc82b6008c3ec3f0d087e949";
+
+    #[test]
+    fn hashes_like_postgresql() {
+        assert_eq!(*hash_password(b"pgmux_m", b"pencil"), STORED);
+    }
+
+    #[test]
+    fn the_response_hashes_the_hex_digits_with_the_salt() {
+        let right = response(STORED, *b"salt").unwrap();
+        assert_eq!(*right, *digest(&[b"f1afdb7bfc82b6008c3ec3f0d087e949salt"]));
+        assert!(verify(right.as_bytes(), STORED, *b"salt"));
+        assert!(!verify(right.as_bytes(), STORED, *b"tlas"));
+        assert!(!verify(STORED.as_bytes(), STORED, *b"salt"));
+        assert!(!verify(b"", STORED, *b"salt"));
+    }
+
+    #[test]
+    fn what_is_no_hash_gives_no_response() {
+        for text in [
+            "",
+            "md5",
+            "md5F1AFDB7BFC82B6008C3EC3F0D087E949",
+            "pencil",
+            "md5f1afdb7bfc82b6008c3ec3f0d087e9499",
+        ] {
+            assert!(!is_hash(text));
+            assert!(response(text, *b"salt").is_none());
+            assert!(!verify(b"", text, *b"salt"));
+        }
+    }
+}

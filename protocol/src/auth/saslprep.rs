@@ -14,3 +14,22 @@ pub fn saslprep(password: &[u8]) -> Cow<'_, [u8]> {
         Err(_) => Cow::Borrowed(password),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_it_normalizes_is_normalized() {
+        assert_eq!(saslprep("I\u{AD}X".as_bytes()), &b"IX"[..]);
+        assert_eq!(saslprep("\u{AA}\u{2168}".as_bytes()), &b"aIX"[..]);
+        assert_eq!(saslprep(b"plain"), &b"plain"[..]);
+    }
+
+    #[test]
+    fn what_it_refuses_stays_as_it_is() {
+        for password in [&b"a\x07b"[..], b"\xff\xfe", "\u{627}1".as_bytes(), b""] {
+            assert_eq!(saslprep(password), password);
+        }
+    }
+}

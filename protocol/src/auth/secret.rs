@@ -35,3 +35,21 @@ impl PartialEq for Secret {
 }
 
 impl Eq for Secret {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_never_printed() {
+        assert_eq!(format!("{:?}", Secret::new("hunter2")), "Secret");
+    }
+
+    #[test]
+    fn is_equal_by_its_bytes() {
+        assert_eq!(Secret::new("a"), Secret::new(b"a".to_vec()));
+        assert_ne!(Secret::new("a"), Secret::new("b"));
+        assert_ne!(Secret::new("a"), Secret::new("aa"));
+        assert_eq!(Secret::new("a").expose(), b"a");
+    }
+}

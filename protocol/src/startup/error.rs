@@ -39,7 +39,10 @@ impl StartupError {
     pub const fn refusal(self) -> Refusal {
         match self {
             Self::Length(_) | Self::RequestLength => Refusal::Silent,
-            Self::Version(version) if version.major < ProtocolVersion::V3_0.major => {
+            // PostgreSQL takes 0.0 for "not known yet" and answers it like a new version.
+            Self::Version(version)
+                if version.major < ProtocolVersion::V3_0.major && version.as_u32() != 0 =>
+            {
                 Refusal::OldStyle(SqlState::FEATURE_NOT_SUPPORTED)
             }
             Self::Version(_) => Refusal::Fatal(SqlState::FEATURE_NOT_SUPPORTED),
@@ -108,6 +111,8 @@ mod tests {
             (StartupError::Length(0), Refusal::Silent),
             (StartupError::RequestLength, Refusal::Silent),
             (version(2), Refusal::OldStyle(unsupported)),
+            (version(1), Refusal::OldStyle(unsupported)),
+            (version(0), Refusal::Fatal(unsupported)),
             (version(4), Refusal::Fatal(unsupported)),
             (StartupError::Layout, violation),
             (StartupError::Duplicate("user"), violation),

@@ -77,3 +77,18 @@ impl fmt::Display for SaslError {
 }
 
 impl std::error::Error for SaslError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_password_has_its_own_code() {
+        assert_eq!(SaslError::Proof.sqlstate(), SqlState::INVALID_PASSWORD);
+        assert_eq!(
+            SaslError::Malformed.sqlstate(),
+            SqlState::PROTOCOL_VIOLATION
+        );
+        assert_eq!(SaslError::TooLong.to_string(), "SASL message is too long");
+    }
+}

@@ -76,3 +76,34 @@ pub(super) fn equal(left: &[u8], right: &[u8]) -> bool {
 fn keyed(key: &[u8]) -> Hmac<Sha256> {
     Hmac::new_from_slice(key).unwrap_or_else(|_| Hmac::new(&Default::default()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slow_function_is_pbkdf2_with_hmac_sha_256() {
+        // RFC 7914 section 11.
+        assert_eq!(
+            salted_password(b"passwd", b"salt", 1),
+            [
+                0x55, 0xac, 0x04, 0x6e, 0x56, 0xe3, 0x08, 0x9f, 0xec, 0x16, 0x91, 0xc2, 0x25, 0x44,
+                0xb6, 0x05, 0xf9, 0x41, 0x85, 0x21, 0x6d, 0xde, 0x04, 0x65, 0xe6, 0x8b, 0x9d, 0x57,
+                0xc2, 0x0d, 0xac, 0xbc
+            ]
+        );
+    }
+
+    #[test]
+    fn keys_longer_than_a_block_are_hashed_first() {
+        let long = [0xAA; 131];
+        let hashed: [u8; KEY_LEN] = Sha256::digest(long).into();
+        assert_eq!(hmac(&long, &[b"x"]), hmac(&hashed, &[b"x"]));
+    }
+
+    #[test]
+    fn equal_is_by_all_bytes_and_the_length() {
+        assert!(equal(b"ab", b"ab"));
+        assert!(!equal(b"ab", b"aB") && !equal(b"ab", b"abc") && !equal(b"", b"a"));
+    }
+}

@@ -91,3 +91,80 @@ pub(super) fn from_base64_array<const N: usize>(text: &str) -> Option<[u8; N]> {
 }
 
 const MANDATORY_EXTENSION: char = 'm';
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_at_most_1024_bytes_of_utf_8() {
+        let long = [b'a'; 1025];
+        assert_eq!(text(&long), Err(SaslError::TooLong));
+        assert!(text(&long[1..]).is_ok());
+        assert_eq!(text(b"\xff"), Err(SaslError::Malformed));
+    }
+
+    #[test]
+    fn attributes_come_in_order_and_extensions_behind_them() {
+        let mut attributes = Attributes::new("r=a=b,s=,x=1,y=");
+        assert_eq!(attributes.expect('r'), Ok("a=b"));
+        assert_eq!(attributes.expect('s'), Ok(""));
+        assert_eq!(attributes.ignore_extensions(), Ok(()));
+        assert_eq!(
+            Attributes::new("s=,r=a").expect('r'),
+            Err(SaslError::Malformed)
+        );
+        assert_eq!(
+            Attributes::new("m=x,r=a").expect('r'),
+            Err(SaslError::Extension)
+        );
+        assert_eq!(Attributes::new("").expect('r'), Err(SaslError::Malformed));
+    }
+
+    #[test]
+    fn what_is_no_attribute_is_refused() {
+        for bad in ["r", "=x", "rr=x", "1=x", "\u{e4}=x", ",", "r=a,"] {
+            assert_eq!(
+                Attributes::new(bad).ignore_extensions(),
+                Err(SaslError::Malformed),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_nonce_is_1_to_256_printable_characters() {
+        assert!(check_nonce(&"a".repeat(256)).is_ok());
+        for bad in ["", "a,b", "a b", "a\n", "\u{e4}", &"a".repeat(257)] {
+            assert_eq!(check_nonce(bad), Err(SaslError::Nonce));
+        }
+    }
+
+    #[test]
+    fn iterations_are_a_plain_positive_number() {
+        assert_eq!(iterations("1"), Ok(1));
+        assert_eq!(iterations("4294967295"), Ok(u32::MAX));
+        for bad in [
+            "",
+            "0",
+            "01",
+            "-1",
+            "+1",
+            " 1",
+            "1e3",
+            "4294967296",
+            "99999999999999999999",
+        ] {
+            assert_eq!(iterations(bad), Err(SaslError::Iterations), "{bad}");
+        }
+    }
+
+    #[test]
+    fn base64_has_one_form_for_each_value() {
+        assert_eq!(from_base64("YQ=="), Some(b"a".to_vec()));
+        for bad in ["YQ", "YR==", "YQ==\n", "Y Q==", "YQ==YQ=="] {
+            assert_eq!(from_base64(bad), None, "{bad}");
+        }
+        assert_eq!(from_base64_array::<2>("YQ=="), None);
+    }
+}

@@ -175,3 +175,182 @@ fn split_gs2(message: &str) -> Result<(&str, &str), SaslError> {
     let header = message.strip_suffix(bare).ok_or(SaslError::Malformed)?;
     Ok((header, bare))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::LazyLock;
+
+    use super::*;
+
+    const CLIENT_FIRST: &[u8] = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO";
+    const CLIENT_FINAL: &[u8] = b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+        p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+    const SERVER_NONCE: &str = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
+
+    static VERIFIER: LazyLock<Verifier> = LazyLock::new(|| {
+        let salt = from_base64("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
+        Verifier::from_password(b"pencil", &salt, 4096)
+    });
+
+    fn first(message: &[u8]) -> Result<(Vec<u8>, AwaitFinal), SaslError> {
+        ScramServer::new(&VERIFIER, SERVER_NONCE).client_first(message)
+    }
+
+    fn after_first() -> AwaitFinal {
+        first(CLIENT_FIRST).unwrap().1
+    }
+
+    fn bound(binding: ChannelBinding<'_>, message: &[u8]) -> Option<SaslError> {
+        ScramServer::new(&VERIFIER, SERVER_NONCE)
+            .with_binding(binding)
+            .client_first(message)
+            .err()
+    }
+
+    #[test]
+    fn speaks_the_example_of_rfc_7677_section_3() {
+        let (server_first, next) = first(CLIENT_FIRST).unwrap();
+        assert_eq!(
+            server_first,
+            b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+        );
+        let (server_final, proof) = next.client_final(CLIENT_FINAL).unwrap();
+        assert_eq!(
+            server_final,
+            b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+        );
+        assert_eq!(*keys::stored_key(&proof.client_key), *VERIFIER.stored_key);
+    }
+
+    #[test]
+    fn malformed_first_messages_are_refused() {
+        for (message, error) in [
+            (&b""[..], SaslError::Malformed),
+            (b"n", SaslError::Malformed),
+            (b"n,,", SaslError::Malformed),
+            (b"n,,n=user", SaslError::Malformed),
+            (b"n,,r=abc,n=user", SaslError::Malformed),
+            (b"x,,n=,r=abc", SaslError::Malformed),
+            (b"n,a=admin,n=,r=abc", SaslError::AuthorizationIdentity),
+            (b"n,,m=x,n=,r=abc", SaslError::Extension),
+            (b"n,,n=,r=", SaslError::Nonce),
+            (b"n,,n=,r=a b", SaslError::Nonce),
+            (b"p=tls-unique,,n=,r=abc", SaslError::BindingUnsupported),
+            (
+                b"p=tls-server-end-point,,n=,r=abc",
+                SaslError::BindingUnsupported,
+            ),
+        ] {
+            assert_eq!(
+                first(message).err(),
+                Some(error),
+                "{}",
+                message.escape_ascii()
+            );
+        }
+        assert!(first(b"n,,n=,r=abc,x=extension").is_ok());
+        assert!(first(b"y,,n=,r=abc").is_ok());
+    }
+
+    #[test]
+    fn messages_are_at_most_1024_bytes_long() {
+        let mut message = CLIENT_FIRST.to_vec();
+        message.extend_from_slice(b",x=");
+        message.resize(1024, b'x');
+        assert!(first(&message).is_ok());
+        message.push(b'x');
+        assert_eq!(first(&message).err(), Some(SaslError::TooLong));
+        let refused = after_first().client_final(&[b'a'; 1025]);
+        assert_eq!(refused.err(), Some(SaslError::TooLong));
+    }
+
+    #[test]
+    fn malformed_last_messages_are_refused() {
+        let final_message = std::str::from_utf8(CLIENT_FINAL).unwrap();
+        for (from, to, error) in [
+            (",p=", ",q=", SaslError::Malformed),
+            ("c=biws", "c=!", SaslError::Malformed),
+            ("c=biws", "c=eSws", SaslError::ChannelBinding),
+            ("c=biws", "c=biwsAAAA", SaslError::ChannelBinding),
+            ("c=biws,", "", SaslError::Malformed),
+            ("r=rOpr", "r=rOpR", SaslError::Nonce),
+            ("$k0", "$k", SaslError::Nonce),
+            ("$k0", "$k0x", SaslError::Nonce),
+            ("p=dHzb", "p=dHzc", SaslError::Proof),
+            ("p=dHzb", "p=", SaslError::Malformed),
+            ("dVQ=", "dVQ=AAAA", SaslError::Malformed),
+            ("$k0,", "$k0,x=1,", SaslError::Proof),
+        ] {
+            let message = final_message.replace(from, to);
+            assert_ne!(message, final_message);
+            let refused = after_first().client_final(message.as_bytes());
+            assert_eq!(refused.err(), Some(error), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_mock_user_gets_the_same_messages_and_never_in() {
+        let mut mock = Verifier::mock(b"nobody", b"secret");
+        let (server_first, next) = ScramServer::new(&mock, SERVER_NONCE)
+            .client_first(CLIENT_FIRST)
+            .unwrap();
+        assert_eq!(server_first.len(), first(CLIENT_FIRST).unwrap().0.len());
+        assert_eq!(
+            next.client_final(CLIENT_FINAL).err(),
+            Some(SaslError::Proof)
+        );
+
+        mock = Verifier {
+            mock: true,
+            ..VERIFIER.clone()
+        };
+        let (_, next) = ScramServer::new(&mock, SERVER_NONCE)
+            .client_first(CLIENT_FIRST)
+            .unwrap();
+        assert_eq!(
+            next.client_final(CLIENT_FINAL).err(),
+            Some(SaslError::Proof)
+        );
+    }
+
+    #[test]
+    fn the_binding_flag_must_fit_what_was_offered_and_chosen() {
+        let plus = ChannelBinding::TlsServerEndPoint(b"hash");
+        let unused = ChannelBinding::Unused;
+        let unavailable = ChannelBinding::Unavailable;
+        for (binding, flag, expected) in [
+            (unavailable, "n", None),
+            (unavailable, "y", None),
+            (
+                unavailable,
+                "p=tls-server-end-point",
+                Some(SaslError::BindingUnsupported),
+            ),
+            (unused, "n", None),
+            (unused, "y", Some(SaslError::Downgrade)),
+            (
+                unused,
+                "p=tls-server-end-point",
+                Some(SaslError::BindingUnsupported),
+            ),
+            (plus, "n", Some(SaslError::ChannelBinding)),
+            (plus, "y", Some(SaslError::ChannelBinding)),
+            (plus, "p=tls-server-end-point", None),
+            (plus, "p=tls-unique", Some(SaslError::BindingUnsupported)),
+        ] {
+            let message = format!("{flag},,n=,r=abc");
+            assert_eq!(
+                bound(binding, message.as_bytes()),
+                expected,
+                "{binding:?} {flag}"
+            );
+        }
+    }
+
+    #[test]
+    fn secrets_are_never_printed() {
+        assert_eq!(format!("{:?}", after_first()), "AwaitFinal { .. }");
+        let (_, proof) = after_first().client_final(CLIENT_FINAL).unwrap();
+        assert_eq!(format!("{proof:?}"), "Proof { .. }");
+    }
+}
