@@ -89,6 +89,10 @@ impl Deframer {
             return self.open(header, consumed, carried);
         }
         let [a, b, c, d, _] = header;
+        // Like PostgreSQL, which does not wait for the length of a message that it does not know.
+        if filled != 0 && length_max(self.side, a) == 0 {
+            return Err(refuse(self.side, a, 0));
+        }
         self.partial = [a, b, c, d];
         self.partial_len = u8::try_from(filled).unwrap_or_default();
         Ok(Step::Starved { consumed })
@@ -458,6 +462,14 @@ mod tests {
         }
         let error = step_once(Side::Frontend, &header(b'T', 4)).unwrap_err();
         assert_eq!(error.to_string(), "message type 0x54 from the wrong side");
+    }
+
+    #[test]
+    fn an_unknown_letter_is_refused_before_its_length_has_come() {
+        let refused = Err(FrameError::WrongDirection(b'T'));
+        assert_eq!(step_once(Side::Frontend, b"T"), refused);
+        let refused = Err(FrameError::UnknownTag(0));
+        assert_eq!(step_once(Side::Backend, b"\0\0\0"), refused);
     }
 
     #[test]

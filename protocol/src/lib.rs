@@ -44,6 +44,8 @@ pub mod encode;
 pub mod error;
 pub mod frame;
 pub mod frontend;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod ledger;
 pub mod list;
 pub mod startup;
