@@ -1,1 +1,24 @@
 //! What SQL text says, as far as a pooler must know it: no I/O, no clock.
+//!
+//! [`scan`] cuts a text into tokens exactly as PostgreSQL's lexer does. [`statement`] groups them into statements and
+//! says what kind each is and whom it names. [`effects`] is the sum: what the text does to the session.
+//!
+//! ```
+//! use router::effects::{Effect, scan_effects};
+//! use router::scan::Options;
+//!
+//! let effects = scan_effects(b"SELECT 1; SET search_path = evil", Options::default());
+//! assert!(effects.contains(Effect::SetSession) && !effects.is_clean());
+//! assert!(scan_effects(b"SELECT 'SET x = 1' -- LISTEN x", Options::default()).is_clean());
+//! ```
+//!
+//! Nothing in here is trusted with more than it can know. Words are found by the lexer's rules, never by searching for
+//! substrings; what begins with an unknown word is unknown; the state of a transaction is the server's to tell.
+
+pub mod effects;
+mod ident;
+pub mod scan;
+pub mod statement;
+mod word;
+
+pub use ident::Ident;
