@@ -1,5 +1,7 @@
 //! The deframer: finds where messages begin and end without needing their bodies in memory.
 //!
+//! Spec: protocol-overview, messaging overview.
+//!
 //! ```text
 //!   | tag | length (counts itself) | body .......... | tag | ...
 //!     1B    4B                       length - 4
@@ -26,10 +28,13 @@ pub enum Side {
 pub struct Deframer {
     /// Body bytes of the current message that have not been seen yet.
     body_remaining: u32,
-    /// The first `partial_len` bytes of a header whose end has not come.
+    /// The first `partial_len` bytes of a header whose end has not come; once the borders are lost,
+    /// the length word that lost them.
     partial: [u8; 4],
-    /// 0..=4, and 0 while `body_remaining` is not 0.
+    /// 0..=4, and 0 while `body_remaining` is not 0; or [`LOST`].
     partial_len: u8,
+    /// The letter that lost the borders.
+    lost_tag: u8,
     side: Side,
 }
 
@@ -40,13 +45,15 @@ impl Deframer {
             body_remaining: 0,
             partial: [0; 4],
             partial_len: 0,
+            lost_tag: 0,
             side,
         }
     }
 
     /// Looks at the start of `input`, and consumes at most one header or one piece of a body.
     ///
-    /// An error is final: the stream has lost its borders and must be closed.
+    /// An error is final: the stream has lost its borders and must be closed. Every later call
+    /// gives the same error, and [`at_boundary`](Self::at_boundary) is never true again.
     #[inline]
     pub fn step(&mut self, input: &[u8]) -> Result<Step, FrameError> {
         if self.body_remaining != 0 {
@@ -76,6 +83,10 @@ impl Deframer {
     #[cold]
     fn step_partial(&mut self, input: &[u8]) -> Result<Step, FrameError> {
         let carried = self.partial_len;
+        if carried == LOST {
+            let length = u32::from_be_bytes(self.partial);
+            return Err(refuse(self.side, self.lost_tag, length));
+        }
         let mut header = [0; HEADER_LEN];
         let mut filled = 0_usize;
         let kept = self.partial.iter().take(usize::from(carried));
@@ -91,7 +102,7 @@ impl Deframer {
         let [a, b, c, d, _] = header;
         // Like PostgreSQL, which does not wait for the length of a message that it does not know.
         if filled != 0 && length_max(self.side, a) == 0 {
-            return Err(refuse(self.side, a, 0));
+            return Err(self.lose(a, 0));
         }
         self.partial = [a, b, c, d];
         self.partial_len = u8::try_from(filled).unwrap_or_default();
@@ -108,7 +119,7 @@ impl Deframer {
         let [tag, length @ ..] = header;
         let length = u32::from_be_bytes(length);
         if length < LENGTH_MIN || length > length_max(self.side, tag) {
-            return Err(refuse(self.side, tag, length));
+            return Err(self.lose(tag, length));
         }
         self.body_remaining = length.saturating_sub(LENGTH_MIN);
         Ok(Step::Head(Head {
@@ -117,6 +128,14 @@ impl Deframer {
             consumed,
             carried,
         }))
+    }
+
+    #[cold]
+    fn lose(&mut self, tag: u8, length: u32) -> FrameError {
+        self.lost_tag = tag;
+        self.partial = length.to_be_bytes();
+        self.partial_len = LOST;
+        refuse(self.side, tag, length)
     }
 
     /// No partial header is kept and no body is outstanding.
@@ -218,7 +237,6 @@ impl fmt::Display for FrameError {
 
 impl std::error::Error for FrameError {}
 
-#[cold]
 fn refuse(side: Side, tag: u8, len: u32) -> FrameError {
     let (here, there) = match side {
         Side::Frontend => (
@@ -292,6 +310,9 @@ const fn backend_lengths() -> [u32; 256] {
     }
     table
 }
+
+/// Stands where the length of a partial header would: the borders are lost.
+const LOST: u8 = u8::MAX;
 
 /// Tag and length word.
 pub const HEADER_LEN: usize = 5;
@@ -470,6 +491,23 @@ mod tests {
         assert_eq!(step_once(Side::Frontend, b"T"), refused);
         let refused = Err(FrameError::UnknownTag(0));
         assert_eq!(step_once(Side::Backend, b"\0\0\0"), refused);
+    }
+
+    #[test]
+    fn an_error_is_final() {
+        let mut deframer = Deframer::new(Side::Backend);
+        deframer.step(b"Z\0\0").unwrap();
+        let refused = Err(FrameError::Length { tag: b'Z', len: 3 });
+        assert_eq!(deframer.step(b"\0\x03Z\0\0\0\x05I"), refused);
+        for input in [&b""[..], b"Z", b"Z\0\0\0\x05I"] {
+            assert_eq!(deframer.step(input), refused);
+            assert!(!deframer.at_boundary());
+            assert!(deframer.partial_header().is_empty());
+        }
+        let mut deframer = Deframer::new(Side::Frontend);
+        let refused = Err(FrameError::UnknownTag(b'?'));
+        assert_eq!(deframer.step(b"?"), refused);
+        assert_eq!(deframer.step(b"S\0\0\0\x04"), refused);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! PostgreSQL's MD5 exchange.
 //!
+//! Spec: protocol-flow, AuthenticationMD5Password.
+//!
 //! ```text
 //! stored   = "md5" hex(MD5(password user))
 //! response = "md5" hex(MD5(hex(MD5(password user)) salt))

@@ -1,5 +1,7 @@
 //! Authentication requests and their success, which share one tag and differ by a code.
 //!
+//! Spec: protocol-message-formats, AuthenticationOk to AuthenticationSASLFinal (B).
+//!
 //! ```text
 //! R · length · u32 code · (what the code brings)
 //! ```

@@ -1,5 +1,7 @@
 //! BackendKeyData: what a CancelRequest must show.
 //!
+//! Spec: protocol-message-formats, BackendKeyData (B).
+//!
 //! ```text
 //! K · length · u32 process · key: 4 bytes (3.0), up to 256 (3.2)
 //! ```

@@ -1,4 +1,6 @@
 //! BindComplete: the portal is there.
+//!
+//! Spec: protocol-message-formats, BindComplete (B).
 
 use crate::cursor::{Cursor, ParseError};
 use crate::encode::{self, EncodeError};

@@ -1,4 +1,6 @@
 //! CloseComplete: the statement or portal is gone.
+//!
+//! Spec: protocol-message-formats, CloseComplete (B).
 
 use crate::cursor::{Cursor, ParseError};
 use crate::encode::{self, EncodeError};

@@ -1,5 +1,7 @@
 //! CommandComplete: a statement has run.
 //!
+//! Spec: protocol-message-formats, CommandComplete (B).
+//!
 //! ```text
 //! C · length · tag \0
 //! ```

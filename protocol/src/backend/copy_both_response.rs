@@ -1,5 +1,7 @@
 //! CopyBothResponse: a stream in both directions (replication).
 //!
+//! Spec: protocol-message-formats, CopyBothResponse (B).
+//!
 //! ```text
 //! W · length · i8 format (0 text, 1 binary) · i16 count · i16 format each
 //! ```

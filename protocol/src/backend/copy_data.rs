@@ -1,5 +1,7 @@
 //! CopyData: a piece of a COPY stream.
 //!
+//! Spec: protocol-message-formats, CopyData (F & B).
+//!
 //! ```text
 //! d · length · bytes
 //! ```

@@ -1,5 +1,7 @@
 //! CopyInResponse: the server takes a COPY stream.
 //!
+//! Spec: protocol-message-formats, CopyInResponse (B).
+//!
 //! ```text
 //! G · length · i8 format (0 text, 1 binary) · i16 count · i16 format each
 //! ```

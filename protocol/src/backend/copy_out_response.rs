@@ -1,5 +1,7 @@
 //! CopyOutResponse: the server sends a COPY stream.
 //!
+//! Spec: protocol-message-formats, CopyOutResponse (B).
+//!
 //! ```text
 //! H · length · i8 format (0 text, 1 binary) · i16 count · i16 format each
 //! ```

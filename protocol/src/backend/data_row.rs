@@ -1,5 +1,7 @@
 //! DataRow: one row of a result.
 //!
+//! Spec: protocol-message-formats, DataRow (B).
+//!
 //! ```text
 //! D · length · i16 count · (i32 length, or -1 for NULL · value) each
 //! ```

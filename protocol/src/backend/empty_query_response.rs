@@ -1,4 +1,6 @@
 //! EmptyQueryResponse: the query text held no statement.
+//!
+//! Spec: protocol-message-formats, EmptyQueryResponse (B).
 
 use crate::cursor::{Cursor, ParseError};
 use crate::encode::{self, EncodeError};

@@ -1,5 +1,7 @@
 //! ErrorResponse: a statement, or the session, has failed.
 //!
+//! Spec: protocol-message-formats, ErrorResponse (B).
+//!
 //! ```text
 //! E · length · (u8 field · text \0) each · \0
 //! ```

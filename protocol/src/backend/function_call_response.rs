@@ -1,5 +1,7 @@
 //! FunctionCallResponse: the result of a FunctionCall.
 //!
+//! Spec: protocol-message-formats, FunctionCallResponse (B).
+//!
 //! ```text
 //! V · length · i32 length, or -1 for NULL · value
 //! ```

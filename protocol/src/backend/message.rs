@@ -139,3 +139,33 @@ impl<'a> Message<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tag::BackendTag;
+
+    #[test]
+    fn every_tag_opens_a_message() {
+        for tag in BackendTag::ALL {
+            let zeros =
+                (0..20).find_map(|len| Message::decode(tag.as_byte(), &[0; 20][..len]).ok());
+            match tag {
+                // Zero is no status.
+                BackendTag::ReadyForQuery => assert_eq!(zeros, None),
+                _ => {
+                    let mut out = Vec::new();
+                    zeros.unwrap().encode(&mut out).unwrap();
+                    assert_eq!(out[0], tag.as_byte());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_other_byte_does() {
+        for byte in (0..=u8::MAX).filter(|byte| BackendTag::from_byte(*byte).is_none()) {
+            assert_eq!(Message::decode(byte, b""), Err(ParseError::UnknownTag));
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! NegotiateProtocolVersion: the server speaks less than the client asked for.
 //!
+//! Spec: protocol-message-formats, NegotiateProtocolVersion (B).
+//!
 //! ```text
 //! v · length · u32 newest version · i32 count · option \0 each
 //! ```

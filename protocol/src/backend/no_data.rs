@@ -1,4 +1,6 @@
 //! NoData: what was described returns no rows.
+//!
+//! Spec: protocol-message-formats, NoData (B).
 
 use crate::cursor::{Cursor, ParseError};
 use crate::encode::{self, EncodeError};

@@ -1,5 +1,7 @@
 //! NoticeResponse: a message that changes nothing.
 //!
+//! Spec: protocol-message-formats, NoticeResponse (B).
+//!
 //! ```text
 //! N · length · (u8 field · text \0) each · \0
 //! ```

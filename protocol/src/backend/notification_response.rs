@@ -1,5 +1,7 @@
 //! NotificationResponse: a NOTIFY of some session.
 //!
+//! Spec: protocol-message-formats, NotificationResponse (B).
+//!
 //! ```text
 //! A · length · u32 process · channel \0 · payload \0
 //! ```

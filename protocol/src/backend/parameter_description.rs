@@ -1,5 +1,7 @@
 //! ParameterDescription: the parameters that a statement takes.
 //!
+//! Spec: protocol-message-formats, ParameterDescription (B).
+//!
 //! ```text
 //! t · length · i16 count · u32 type each
 //! ```

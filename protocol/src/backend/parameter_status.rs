@@ -1,5 +1,7 @@
 //! ParameterStatus: a setting that clients watch has this value now.
 //!
+//! Spec: protocol-message-formats, ParameterStatus (B).
+//!
 //! ```text
 //! S · length · name \0 · value \0
 //! ```

@@ -1,4 +1,6 @@
 //! ParseComplete: the statement is there.
+//!
+//! Spec: protocol-message-formats, ParseComplete (B).
 
 use crate::cursor::{Cursor, ParseError};
 use crate::encode::{self, EncodeError};

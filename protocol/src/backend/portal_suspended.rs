@@ -1,4 +1,6 @@
 //! PortalSuspended: the row limit of an Execute was reached.
+//!
+//! Spec: protocol-message-formats, PortalSuspended (B).
 
 use crate::cursor::{Cursor, ParseError};
 use crate::encode::{self, EncodeError};

@@ -1,5 +1,7 @@
 //! ReadyForQuery: the server waits for the next query.
 //!
+//! Spec: protocol-message-formats, ReadyForQuery (B).
+//!
 //! ```text
 //! Z · length · I, T or E
 //! ```

@@ -1,5 +1,7 @@
 //! RowDescription: the columns of a result.
 //!
+//! Spec: protocol-message-formats, RowDescription (B).
+//!
 //! ```text
 //! T · length · i16 count
 //!   · (name \0 · u32 table · i16 column · u32 type · i16 size · i32 modifier · i16 format) each

@@ -1,4 +1,6 @@
 //! The fields of an ErrorResponse or a NoticeResponse, as a server sent them.
+//!
+//! Spec: protocol-error-fields.
 
 use crate::cursor::Cursor;
 use crate::error::{Severity, SqlState, field};

@@ -1,4 +1,6 @@
 //! SQLSTATE codes.
+//!
+//! Spec: errcodes-appendix.
 
 use std::fmt;
 

@@ -1,5 +1,7 @@
 //! Bind: makes a portal out of a statement and its parameters.
 //!
+//! Spec: protocol-message-formats, Bind (F).
+//!
 //! ```text
 //! B · length · portal \0 · statement \0
 //!   · i16 count · i16 format each

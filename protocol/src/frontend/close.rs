@@ -1,5 +1,7 @@
 //! Close: forgets a statement or a portal.
 //!
+//! Spec: protocol-message-formats, Close (F).
+//!
 //! ```text
 //! C · length · S or P · name \0
 //! ```

@@ -1,4 +1,6 @@
 //! CopyDone: the COPY stream is complete.
+//!
+//! Spec: protocol-message-formats, CopyDone (F & B).
 
 use crate::cursor::{Cursor, ParseError};
 use crate::encode::{self, EncodeError};

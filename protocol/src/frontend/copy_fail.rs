@@ -1,5 +1,7 @@
 //! CopyFail: the COPY stream is to be thrown away.
 //!
+//! Spec: protocol-message-formats, CopyFail (F).
+//!
 //! ```text
 //! f · length · reason \0
 //! ```

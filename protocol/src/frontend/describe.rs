@@ -1,5 +1,7 @@
 //! Describe: asks what a statement takes and what it or a portal returns.
 //!
+//! Spec: protocol-message-formats, Describe (F).
+//!
 //! ```text
 //! D · length · S or P · name \0
 //! ```

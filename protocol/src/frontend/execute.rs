@@ -1,5 +1,7 @@
 //! Execute: runs a portal.
 //!
+//! Spec: protocol-message-formats, Execute (F).
+//!
 //! ```text
 //! E · length · portal \0 · i32 rows
 //! ```

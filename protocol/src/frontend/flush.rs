@@ -1,4 +1,6 @@
 //! Flush: asks for the replies so far.
+//!
+//! Spec: protocol-message-formats, Flush (F).
 
 use crate::cursor::{Cursor, ParseError};
 use crate::encode::{self, EncodeError};

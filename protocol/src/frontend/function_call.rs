@@ -1,5 +1,7 @@
 //! FunctionCall: calls a function by its OID.
 //!
+//! Spec: protocol-message-formats, FunctionCall (F).
+//!
 //! ```text
 //! F · length · u32 function
 //!   · i16 count · i16 format each

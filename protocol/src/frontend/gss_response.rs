@@ -1,5 +1,7 @@
 //! GSSResponse: the next message of a GSSAPI or SSPI exchange.
 //!
+//! Spec: protocol-message-formats, GSSResponse (F).
+//!
 //! ```text
 //! p · length · data
 //! ```

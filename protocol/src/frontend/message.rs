@@ -99,3 +99,39 @@ impl fmt::Debug for PasswordBody<'_> {
         f.debug_struct("PasswordBody").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tag::FrontendTag;
+
+    #[test]
+    fn every_tag_opens_a_message() {
+        for tag in FrontendTag::ALL {
+            let smallest =
+                (0..20).find_map(|len| Message::decode(tag.as_byte(), &[0; 20][..len]).ok());
+            match tag {
+                // Zero is neither a statement nor a portal.
+                FrontendTag::Close | FrontendTag::Describe => assert_eq!(smallest, None),
+                _ => {
+                    let mut out = Vec::new();
+                    smallest.unwrap().encode(&mut out).unwrap();
+                    assert_eq!(out[0], tag.as_byte());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_other_byte_does() {
+        for byte in (0..=u8::MAX).filter(|byte| FrontendTag::from_byte(*byte).is_none()) {
+            assert_eq!(Message::decode(byte, b""), Err(ParseError::UnknownTag));
+        }
+    }
+
+    #[test]
+    fn a_password_is_never_printed() {
+        let message = Message::decode(frontend_tag::PASSWORD, b"secret\0").unwrap();
+        assert_eq!(format!("{message:?}"), "Password(PasswordBody { .. })");
+    }
+}

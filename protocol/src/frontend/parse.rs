@@ -1,5 +1,7 @@
 //! Parse: makes a prepared statement out of SQL text.
 //!
+//! Spec: protocol-message-formats, Parse (F).
+//!
 //! ```text
 //! P · length · name \0 · query \0 · i16 count · u32 type each
 //! ```

@@ -1,5 +1,7 @@
 //! PasswordMessage: the answer to a cleartext or MD5 request.
 //!
+//! Spec: protocol-message-formats, PasswordMessage (F).
+//!
 //! ```text
 //! p · length · password \0
 //! ```

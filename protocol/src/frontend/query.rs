@@ -1,5 +1,7 @@
 //! Query: runs SQL text by the simple protocol.
 //!
+//! Spec: protocol-message-formats, Query (F).
+//!
 //! ```text
 //! Q · length · text \0
 //! ```

@@ -1,5 +1,7 @@
 //! SASLInitialResponse: chooses a SASL mechanism.
 //!
+//! Spec: protocol-message-formats, SASLInitialResponse (F).
+//!
 //! ```text
 //! p · length · mechanism \0 · i32 length, or -1 for none · data
 //! ```

@@ -1,5 +1,7 @@
 //! SASLResponse: the next message of a SASL exchange.
 //!
+//! Spec: protocol-message-formats, SASLResponse (F).
+//!
 //! ```text
 //! p · length · data
 //! ```

@@ -1,4 +1,6 @@
 //! Sync: ends a batch of the extended protocol.
+//!
+//! Spec: protocol-message-formats, Sync (F).
 
 use crate::cursor::{Cursor, ParseError};
 use crate::encode::{self, EncodeError};

@@ -1,4 +1,6 @@
 //! Terminate: the client leaves.
+//!
+//! Spec: protocol-message-formats, Terminate (F).
 
 use crate::cursor::{Cursor, ParseError};
 use crate::encode::{self, EncodeError};

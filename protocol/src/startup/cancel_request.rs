@@ -1,4 +1,6 @@
 //! CancelRequest, and the keys that it shows.
+//!
+//! Spec: protocol-message-formats, CancelRequest (F).
 
 use std::fmt;
 

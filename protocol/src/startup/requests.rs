@@ -1,4 +1,6 @@
 //! SSLRequest and GSSENCRequest: eight bytes that ask for encryption before anything else is said.
+//!
+//! Spec: protocol-message-formats, SSLRequest (F) and GSSENCRequest (F).
 
 use crate::encode::{self, EncodeError};
 use crate::startup::{GSSENC_REQUEST_CODE, PACKET_LEN_MIN, SSL_REQUEST_CODE};

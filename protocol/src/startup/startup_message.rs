@@ -1,4 +1,6 @@
 //! The startup message.
+//!
+//! Spec: protocol-message-formats, StartupMessage (F).
 
 use crate::cursor::{Cursor, ParseError};
 use crate::encode::{self, EncodeError};

@@ -1,5 +1,7 @@
 //! SCRAM-SHA-256 (RFC 5802, RFC 7677), both ends, with channel binding (RFC 5929).
 //!
+//! Spec: sasl-authentication; RFC 5802, RFC 7677, RFC 5929.
+//!
 //! ```text
 //! client                                     server
 //!   n,,n=,r=<client nonce>           ------>   ScramServer
