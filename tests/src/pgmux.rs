@@ -19,6 +19,8 @@ pub struct Config {
     keys: BTreeMap<Vec<String>, String>,
     database: String,
     args: Vec<String>,
+    env: Vec<(String, String)>,
+    file_limit: Option<u32>,
 }
 
 impl Config {
@@ -98,6 +100,18 @@ impl Config {
         self
     }
 
+    /// Sets a variable of the process's environment.
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Limits the process's file descriptors.
+    pub fn file_limit(mut self, limit: u32) -> Self {
+        self.file_limit = Some(limit);
+        self
+    }
+
     /// The file's text.
     pub fn to_yaml(&self) -> String {
         let mut text = String::new();
@@ -117,6 +131,20 @@ impl Config {
             let _ = writeln!(text, "{}{leaf}: {value}", "  ".repeat(open.len()));
         }
         text
+    }
+
+    fn command(&self) -> Command {
+        match self.file_limit {
+            None => Command::new(binary()),
+            Some(limit) => {
+                let mut command = Command::new("prlimit");
+                command
+                    .arg(format!("--nofile={limit}"))
+                    .arg("--")
+                    .arg(binary());
+                command
+            }
+        }
     }
 
     fn add_database(&mut self, name: &str, port: u16) {
@@ -170,11 +198,12 @@ impl Pgmux {
         let file = dir.path().join("pgmux.yaml");
         fs::write(&file, config.to_yaml()).expect("the configuration file");
         let log = fs::File::create(dir.path().join("log")).expect("the log");
-        let mut command = Command::new(binary());
+        let mut command = config.command();
         command
             .args(["run", "-c"])
             .arg(&file)
             .args(&config.args)
+            .envs(config.env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle of the log"))
             .stderr(log);

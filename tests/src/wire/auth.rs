@@ -45,15 +45,21 @@ pub fn scram_verifier(password: &str, salt: &[u8], iterations: u32) -> String {
     )
 }
 
-/// The answer to AuthenticationMD5Password.
-pub fn md5_password(user: &str, password: &str, salt: &[u8]) -> String {
-    let inner = hex(&Md5::digest(
-        [password.as_bytes(), user.as_bytes()].concat(),
-    ));
+/// The text that PostgreSQL stores for a password under `password_encryption = md5`.
+pub fn md5_verifier(user: &str, password: &str) -> String {
     format!(
         "md5{}",
-        hex(&Md5::digest([inner.as_bytes(), salt].concat()))
+        hex(&Md5::digest(
+            [password.as_bytes(), user.as_bytes()].concat()
+        ))
     )
+}
+
+/// The answer to AuthenticationMD5Password.
+pub fn md5_password(user: &str, password: &str, salt: &[u8]) -> String {
+    let stored = md5_verifier(user, password);
+    let inner = stored.trim_start_matches("md5").as_bytes();
+    format!("md5{}", hex(&Md5::digest([inner, salt].concat())))
 }
 
 /// A client's SCRAM exchange, step by step, so that a test can stop or lie at each.

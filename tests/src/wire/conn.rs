@@ -121,6 +121,17 @@ impl Conn {
         self.stream.write_all(bytes)
     }
 
+    /// Sends all the bytes if the peer takes them in time; what was sent in part stays sent.
+    pub fn send_within(&mut self, bytes: &[u8], time: Duration) -> bool {
+        let limit = |stream: &Stream, time| match stream {
+            Stream::Tcp(stream) => stream.set_write_timeout(time),
+            Stream::Unix(stream) => stream.set_write_timeout(time),
+        };
+        let sent = limit(&self.stream, Some(time)).is_ok() && self.send(bytes).is_ok();
+        let _ = limit(&self.stream, None);
+        sent
+    }
+
     /// Sends all the bytes in pieces. The pause lets the peer read each piece by itself.
     pub fn send_sliced(&mut self, bytes: &[u8], slicing: Slicing) -> io::Result<()> {
         match slicing {

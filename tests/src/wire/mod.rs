@@ -6,7 +6,9 @@ pub mod frontend;
 mod session;
 mod trace;
 
-pub use auth::{ScramClient, hmac_sha256, md5_password, salted_password, scram_verifier, sha256};
+pub use auth::{
+    ScramClient, hmac_sha256, md5_password, md5_verifier, salted_password, scram_verifier, sha256,
+};
 pub use conn::{Conn, Endpoint, Slicing, WireError};
 pub use session::{Login, Session};
 pub use trace::{describe, error_field, quote};
