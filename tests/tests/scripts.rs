@@ -60,6 +60,19 @@ fn scripts_byte_by_byte_with_a_change_of_server_4_shards() {
 }
 
 #[test]
+fn scripts_with_room_for_two_statements_a_server() {
+    let two = |config: Config| config.set("pool.max_prepared_statements", 2);
+    Theatre::configured(4, 1, two).play_all(|_| vec![swapped(Slicing::Whole)]);
+}
+
+#[test]
+fn scripts_in_session_mode() {
+    // In session mode every client of a script has a server of its own, so there must be as many as clients.
+    let session = |config: Config| config.set("pool.mode", "session");
+    Theatre::configured(4, 12, session).play_all(|_| vec![Mode::PLAIN]);
+}
+
+#[test]
 fn scripts_cut_in_two() {
     let all = std::env::var("SPLITS").is_ok_and(|splits| splits == "all");
     Theatre::open(1, 0).play_all(|script| {
@@ -81,6 +94,14 @@ struct Theatre {
 
 impl Theatre {
     fn open(shards: usize, spare_servers: usize) -> Self {
+        Self::configured(shards, spare_servers, |config| config)
+    }
+
+    fn configured(
+        shards: usize,
+        spare_servers: usize,
+        configure: impl FnOnce(Config) -> Config,
+    ) -> Self {
         let cluster = Cluster::shared();
         let scripts: Vec<Script> = Script::all()
             .into_iter()
@@ -89,7 +110,7 @@ impl Theatre {
         let mut needs: Vec<usize> = scripts.iter().map(|script| script.needs).collect();
         needs.sort_unstable();
         needs.dedup();
-        let mut config = Config::new(cluster, &cluster.fresh_database()).shards(shards);
+        let mut config = configure(Config::new(cluster, &cluster.fresh_database()).shards(shards));
         let mut databases = Vec::new();
         for need in needs {
             let database = cluster.fresh_database();
