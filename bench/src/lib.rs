@@ -1,1 +1,36 @@
-//! Measures poolers side by side.
+//! Measures poolers side by side, on one machine, in one run.
+//!
+//! `pgmux-bench` starts PostgreSQL, pgmux and its peers, drives each with
+//! `pgbench -S` in interleaved rounds and reports what the *pooler* spent per
+//! transaction. `pgmux-idle` opens many idle clients and reports what each
+//! costs. Where to look:
+//!
+//! - [`process`], [`interrupt`]: what is started is ended, whatever happens;
+//! - [`cluster`], [`peers`], [`lineup`]: PostgreSQL and the poolers, ready to be measured;
+//! - [`procfs`], [`usage`]: what the kernel knows about a process;
+//! - [`pgbench`], [`matrix`]: one run, and the order of all runs;
+//! - [`results`], [`stats`], [`verdict`]: figures, ratios, targets;
+//! - [`idle`], [`login`]: many clients that do nothing;
+//! - [`instructions`]: user instructions per transaction;
+//! - [`report`]: Markdown, SVG and CSV.
+
+pub mod args;
+pub mod cluster;
+pub mod dsn;
+pub mod idle;
+pub mod instructions;
+pub mod interrupt;
+pub mod lineup;
+pub mod login;
+pub mod machine;
+pub mod matrix;
+pub mod peers;
+pub mod pgbench;
+pub mod process;
+pub mod procfs;
+pub mod report;
+pub mod results;
+pub mod stats;
+pub mod target;
+pub mod usage;
+pub mod verdict;

@@ -1,0 +1,196 @@
+//! A PostgreSQL login, and nothing after it: the client that only sits there.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use bytes::BytesMut;
+use postgres_protocol::authentication::md5_hash;
+use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
+use postgres_protocol::message::backend::{AuthenticationSaslBody, Message};
+use postgres_protocol::message::frontend;
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::dsn::Dsn;
+
+/// A client that has logged in. It owns its socket and nothing else, so that thousands fit.
+#[derive(Debug)]
+pub struct Session(Socket);
+
+impl Session {
+    /// Logs in, from a source address of its own if one is given.
+    pub fn open(dsn: &Dsn, source: Option<Ipv4Addr>) -> Result<Self> {
+        let socket = connect(dsn, source)?;
+        socket.set_read_timeout(Some(LOGIN_LIMIT))?;
+        let mut login = Login {
+            socket,
+            dsn,
+            unread: BytesMut::new(),
+        };
+        login.run()?;
+        Ok(Self(login.socket))
+    }
+
+    /// Whether the other side still holds it open and has said nothing more.
+    pub fn is_quiet(&self) -> bool {
+        if self.0.set_nonblocking(true).is_err() {
+            return false;
+        }
+        // A byte is either a FATAL or the end, both of which an idle client should never see.
+        let mut byte = [0u8];
+        matches!((&self.0).read(&mut byte), Err(e) if e.kind() == ErrorKind::WouldBlock)
+    }
+
+    /// Says goodbye; the socket closes on drop.
+    pub fn close(self) {
+        let mut out = BytesMut::new();
+        frontend::terminate(&mut out);
+        let _ = (&self.0).write_all(&out);
+    }
+}
+
+struct Login<'a> {
+    socket: Socket,
+    dsn: &'a Dsn,
+    unread: BytesMut,
+}
+
+impl Login<'_> {
+    fn run(&mut self) -> Result<()> {
+        let mut out = BytesMut::new();
+        let parameters = [
+            ("user", self.dsn.user.as_str()),
+            ("database", self.dsn.database.as_str()),
+            ("application_name", "pgmux-idle"),
+        ];
+        frontend::startup_message(parameters, &mut out)?;
+        self.socket.write_all(&out)?;
+        loop {
+            match self.message()? {
+                Message::AuthenticationCleartextPassword => self.password(self.secret()?)?,
+                Message::AuthenticationMd5Password(body) => {
+                    let user = self.dsn.user.as_bytes();
+                    let hash = md5_hash(user, self.secret()?.as_bytes(), body.salt());
+                    self.password(&hash)?;
+                }
+                Message::AuthenticationSasl(body) => self.scram(&body)?,
+                Message::ReadyForQuery(_) => return Ok(()),
+                Message::ErrorResponse(body) => bail!("refused: {}", error_text(&body)?),
+                // AuthenticationOk, ParameterStatus, BackendKeyData, NoticeResponse.
+                _ => {}
+            }
+        }
+    }
+
+    fn secret(&self) -> Result<&str> {
+        let password = self.dsn.password.as_deref();
+        password.context("the target asks for a password and none was given")
+    }
+
+    fn password(&self, password: &str) -> Result<()> {
+        let mut out = BytesMut::new();
+        frontend::password_message(password.as_bytes(), &mut out)?;
+        (&self.socket).write_all(&out)?;
+        Ok(())
+    }
+
+    fn scram(&mut self, body: &AuthenticationSaslBody) -> Result<()> {
+        use postgres_protocol::message::backend::Message as M;
+        let mut offered = false;
+        let mut mechanisms = body.mechanisms();
+        while let Some(name) = fallible_next(&mut mechanisms)? {
+            offered |= name == SCRAM_SHA_256;
+        }
+        if !offered {
+            bail!("the target offers no {SCRAM_SHA_256}");
+        }
+        let mut scram = ScramSha256::new(self.secret()?.as_bytes(), ChannelBinding::unsupported());
+        let mut out = BytesMut::new();
+        frontend::sasl_initial_response(SCRAM_SHA_256, scram.message(), &mut out)?;
+        self.socket.write_all(&out)?;
+        let M::AuthenticationSaslContinue(body) = self.reply()? else {
+            bail!("the target left the SASL exchange");
+        };
+        scram.update(body.data())?;
+        out.clear();
+        frontend::sasl_response(scram.message(), &mut out)?;
+        self.socket.write_all(&out)?;
+        let M::AuthenticationSaslFinal(body) = self.reply()? else {
+            bail!("the target left the SASL exchange");
+        };
+        scram.finish(body.data())?;
+        Ok(())
+    }
+
+    /// The next message, with an ErrorResponse made an error.
+    fn reply(&mut self) -> Result<Message> {
+        match self.message()? {
+            Message::ErrorResponse(body) => bail!("refused: {}", error_text(&body)?),
+            message => Ok(message),
+        }
+    }
+
+    fn message(&mut self) -> Result<Message> {
+        let mut chunk = [0u8; 1024];
+        loop {
+            if let Some(message) = Message::parse(&mut self.unread)? {
+                return Ok(message);
+            }
+            let read = self
+                .socket
+                .read(&mut chunk)
+                .context("waiting for a login")?;
+            if read == 0 {
+                bail!("the target closed the connection during login");
+            }
+            self.unread.extend_from_slice(&chunk[..read]);
+        }
+    }
+}
+
+fn connect(dsn: &Dsn, source: Option<Ipv4Addr>) -> Result<Socket> {
+    let (domain, address) = if dsn.host.starts_with('/') {
+        let path = Path::new(&dsn.host).join(format!(".s.PGSQL.{}", dsn.port));
+        (Domain::UNIX, SockAddr::unix(path)?)
+    } else {
+        let ip = match dsn.host.as_str() {
+            "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            host => host.parse().context("the host must be an address")?,
+        };
+        let address = SocketAddr::new(ip, dsn.port);
+        (Domain::for_address(address), address.into())
+    };
+    let socket = Socket::new(domain, Type::STREAM, None).context("open a socket")?;
+    if let Some(source) = source.filter(|_| domain == Domain::IPV4) {
+        socket.bind(&SocketAddr::from((source, 0)).into())?;
+    }
+    socket
+        .connect(&address)
+        .with_context(|| format!("connect to {dsn:?}"))?;
+    Ok(socket)
+}
+
+fn error_text(body: &postgres_protocol::message::backend::ErrorResponseBody) -> Result<String> {
+    let mut fields = body.fields();
+    let mut text = String::new();
+    while let Some(field) = fallible_next(&mut fields)? {
+        if matches!(field.type_(), b'C' | b'M') {
+            text.push_str(&String::from_utf8_lossy(field.value_bytes()));
+            text.push(' ');
+        }
+    }
+    Ok(text.trim_end().to_owned())
+}
+
+/// postgres-protocol's iterators may fail; this names the trait's method once.
+fn fallible_next<I>(iterator: &mut I) -> Result<Option<I::Item>>
+where
+    I: fallible_iterator::FallibleIterator<Error = std::io::Error>,
+{
+    Ok(iterator.next()?)
+}
+
+/// A login takes milliseconds; a target that queues logins behind each other may take longer.
+const LOGIN_LIMIT: Duration = Duration::from_secs(20);

@@ -1,0 +1,192 @@
+//! The poolers that this program starts itself, each configured alike.
+
+mod pgbouncer;
+mod pgmux;
+mod spike;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+
+use crate::cluster::Cluster;
+use crate::dsn::{Dsn, SUPERUSER};
+use crate::interrupt::Interrupt;
+use crate::login::Session;
+use crate::process::{Launch, Process, output};
+use crate::procfs;
+use crate::target::Target;
+
+pub use pgbouncer::PgBouncer;
+pub use pgmux::Pgmux;
+pub use spike::Spike;
+
+/// How the poolers reach PostgreSQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Backend {
+    /// Over the loopback.
+    Tcp,
+    /// Over PostgreSQL's unix socket.
+    Unix,
+}
+
+/// How clients prove who they are. Servers are always trusted, so that only the clients' side differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Auth {
+    /// Anybody may.
+    Trust,
+    /// SCRAM-SHA-256 with [`PASSWORD`].
+    Scram,
+}
+
+impl Auth {
+    /// The word in reports and file names.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Trust => "trust",
+            Self::Scram => "scram",
+        }
+    }
+}
+
+/// When a pooler counts as started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// When it has let a client in.
+    LetsIn,
+    /// When its port is open: its memory is then as it is before the first client.
+    Listens,
+}
+
+/// What every pooler is given.
+#[derive(Clone, Debug)]
+pub struct Site<'a> {
+    /// PostgreSQL.
+    pub cluster: &'a Cluster,
+    /// The way to it.
+    pub backend: Backend,
+    /// CPUs for poolers.
+    pub cpus: Option<String>,
+    /// A program under which to run poolers, like valgrind.
+    pub under: Vec<String>,
+    /// How many clients a pooler must be able to hold.
+    pub clients_max: u32,
+    /// When a pooler counts as started.
+    pub ready: Ready,
+    /// Ctrl-C.
+    pub interrupt: &'a Interrupt,
+}
+
+/// A pooler that runs, and how to reach it.
+#[derive(Debug)]
+pub struct Peer {
+    process: Process,
+    /// What to measure.
+    pub target: Target,
+}
+
+impl Peer {
+    /// An error with the end of its log if it has ended.
+    pub fn expect_alive(&mut self) -> Result<()> {
+        self.process.expect_alive()
+    }
+
+    /// Asks it to end; whether it did in this time.
+    pub fn ends_within(&mut self, limit: Duration) -> bool {
+        self.process.ends_within(limit)
+    }
+
+    /// Ends it at once: under valgrind it may wait in a system call that no other signal ends.
+    pub fn kill(mut self) {
+        self.process.kill();
+    }
+}
+
+/// A pooler that can be started more than once, with a way for its clients to log in.
+pub trait Start {
+    /// Its name in tables.
+    fn name(&self) -> String;
+    /// Starts it; returns when it is ready in the site's sense.
+    fn start(&self, site: &Site<'_>, auth: Auth) -> Result<Peer>;
+}
+
+impl Site<'_> {
+    /// A file of one pooler, in a directory that every user of ours can read.
+    fn file(&self, name: &str, auth: Auth, extension: &str) -> PathBuf {
+        self.cluster
+            .dir()
+            .join(format!("{name}-{}.{extension}", auth.word()))
+    }
+
+    /// The host part of PostgreSQL's address.
+    fn backend_host(&self) -> String {
+        match self.backend {
+            Backend::Tcp => self.cluster.dsn().host,
+            Backend::Unix => self.cluster.dir().display().to_string(),
+        }
+    }
+
+    /// Where clients of a pooler on this port connect, with what they need to get in.
+    fn client_dsn(&self, port: u16, auth: Auth) -> Dsn {
+        let mut dsn = Dsn::local(port);
+        dsn.password = (auth == Auth::Scram).then(|| PASSWORD.to_owned());
+        dsn
+    }
+
+    /// Starts a pooler and waits until it is ready.
+    fn start(
+        &self,
+        launch: &Launch<'_>,
+        arguments: &[String],
+        target: Target,
+        log: &Path,
+    ) -> Result<Peer> {
+        let process = launch.start(arguments, log)?;
+        let mut peer = Peer {
+            target: Target {
+                pid: Some(process.pid()),
+                ..target
+            },
+            process,
+        };
+        let mut last = None;
+        let ready = self.interrupt.wait_until(START_LIMIT, || {
+            peer.process.expect_alive()?;
+            last = self.refusal(&peer.target.dsn);
+            Ok(last.is_none())
+        })?;
+        if !ready {
+            let why = last.map(|error| format!("{error:#}")).unwrap_or_default();
+            bail!("{} is not ready: {why}", launch.name);
+        }
+        Ok(peer)
+    }
+
+    /// Why a pooler is not ready, if it is not.
+    fn refusal(&self, dsn: &Dsn) -> Option<anyhow::Error> {
+        match self.ready {
+            Ready::LetsIn => Session::open(dsn, None).map(Session::close).err(),
+            Ready::Listens => match procfs::listens(dsn.port) {
+                Ok(true) => None,
+                Ok(false) => Some(anyhow::anyhow!("port {} is not open", dsn.port)),
+                Err(error) => Some(error),
+            },
+        }
+    }
+}
+
+/// The first line of `PROGRAM --version`.
+fn version_line(program: &Path) -> String {
+    let told = output(Command::new(program).arg("--version")).unwrap_or_default();
+    told.lines().next().unwrap_or("unknown version").to_owned()
+}
+
+/// Server connections that every pooler may make.
+pub const SERVERS: u32 = 20;
+/// The password of the SCRAM runs; it guards nothing.
+pub const PASSWORD: &str = "bench";
+/// The role of all clients.
+const USER: &str = SUPERUSER;
+const START_LIMIT: Duration = Duration::from_secs(15);

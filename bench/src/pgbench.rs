@@ -1,0 +1,327 @@
+//! One run of pgbench, with everybody's counters read inside it.
+//!
+//! pgbench reports its progress once a second. The counters are read when the
+//! first report arrives and again some reports later, so neither the logins nor
+//! the way down are in the figures. The two readings are some milliseconds late,
+//! hence *rates* are divided, not totals: CPU per second over transactions per second.
+
+mod output;
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::process::Signal;
+
+use crate::interrupt::Interrupt;
+use crate::process::{Launch, Process};
+use crate::stats::percentile;
+use crate::target::{Cell, Target};
+use crate::usage::{Snapshot, Usage, Watched};
+
+pub use output::{Line, Progress, Summary, parse_line, parse_log, parse_summary};
+
+/// How to run pgbench.
+#[derive(Clone, Debug)]
+pub struct Load<'a> {
+    /// The program.
+    pub program: &'a Path,
+    /// A directory for its latency logs.
+    pub dir: &'a Path,
+    /// Length of the measured window.
+    pub seconds: u32,
+    /// pgbench's threads at most.
+    pub jobs: u32,
+    /// CPUs for pgbench.
+    pub cpus: Option<&'a str>,
+    /// PostgreSQL's postmaster.
+    pub postmaster: u32,
+    /// Ctrl-C.
+    pub interrupt: &'a Interrupt,
+}
+
+/// What a run gave.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Transactions per second in the window.
+    pub tps: f64,
+    /// Latencies in the window, in microseconds: the middle and the 99th percentile.
+    pub p50_us: f64,
+    /// See `p50_us`.
+    pub p99_us: f64,
+    /// What was used in the window.
+    pub usage: Usage,
+    /// Transactions that failed, plus everything that pgbench complained about.
+    pub errors: u64,
+    /// The first complaint.
+    pub complaint: Option<String>,
+}
+
+impl Outcome {
+    /// A run that could not be measured.
+    pub fn failed(why: String) -> Self {
+        Self {
+            errors: 1,
+            complaint: Some(why),
+            ..Self::default()
+        }
+    }
+
+    /// Nanoseconds of CPU in the window, as microseconds per transaction.
+    pub fn per_transaction_us(&self, cpu_ns: u64) -> f64 {
+        cpu_ns as f64 / 1e3 / (self.usage.window.as_secs_f64() * self.tps)
+    }
+}
+
+impl Load<'_> {
+    /// Runs one cell against one target. Whatever the target does wrong is in the
+    /// outcome; an error means that the benchmark cannot go on.
+    pub fn run(&self, target: &Target, cell: Cell) -> Result<Outcome> {
+        let logs = tempfile::Builder::new()
+            .prefix("log-")
+            .tempdir_in(self.dir)?;
+        let launch = Launch {
+            name: "pgbench",
+            program: self.program,
+            as_postgres: false,
+            stop: Signal::TERM,
+            cpus: self.cpus,
+            under: &[],
+        };
+        let mut process = launch.start_piped(self.arguments(target, cell, logs.path()))?;
+        let watched = Watched {
+            pooler: target.pid,
+            postmaster: Some(self.postmaster),
+            load: Some(process.pid()),
+        };
+        let stderr = process
+            .child()
+            .stderr
+            .take()
+            .context("pgbench has no stderr")?;
+        let mut watch = Watch::new(self.seconds as usize, watched);
+        self.follow(&lines(stderr), &mut watch)?;
+        watch.finish(&mut process, logs.path())
+    }
+
+    fn arguments(&self, target: &Target, cell: Cell, logs: &Path) -> Vec<String> {
+        let jobs = self.jobs.min(cell.clients).max(1);
+        // The alarm of -T comes before the last report, so one second is on top of the warm-up's.
+        let seconds = self.seconds + WARM_UP_SECONDS + 1;
+        let prefix = logs.join("latency");
+        let mut arguments: Vec<String> = ["--select-only", "--no-vacuum", "--log"]
+            .map(str::to_owned)
+            .into();
+        arguments.push("--progress-timestamp".to_owned());
+        for (key, value) in [
+            ("--client", cell.clients.to_string()),
+            ("--jobs", jobs.to_string()),
+            ("--protocol", cell.mode.word().to_owned()),
+            ("--time", seconds.to_string()),
+            ("--progress", "1".to_owned()),
+            ("--sampling-rate", SAMPLING_RATE.to_owned()),
+            ("--log-prefix", prefix.display().to_string()),
+        ] {
+            arguments.push(format!("{key}={value}"));
+        }
+        arguments.push(target.dsn.conninfo());
+        arguments
+    }
+
+    fn follow(&self, lines: &Receiver<String>, watch: &mut Watch) -> Result<()> {
+        let length = u64::from(self.seconds + WARM_UP_SECONDS + 1);
+        let deadline = Instant::now() + Duration::from_secs(length) + LATENESS_LIMIT;
+        loop {
+            self.interrupt.check()?;
+            match lines.recv_timeout(Duration::from_millis(50)) {
+                Ok(line) => watch.line(&line),
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Err(RecvTimeoutError::Timeout) if Instant::now() > deadline => {
+                    watch.hung = true;
+                    watch.complain("pgbench did not end in time");
+                    return Ok(());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+}
+
+/// What is gathered while pgbench runs.
+struct Watch {
+    seconds: usize,
+    watched: Watched,
+    reports: Vec<Progress>,
+    before: Option<Snapshot>,
+    after: Option<Snapshot>,
+    hung: bool,
+    errors: u64,
+    complaint: Option<String>,
+}
+
+impl Watch {
+    fn new(seconds: usize, watched: Watched) -> Self {
+        Self {
+            seconds,
+            watched,
+            reports: Vec::new(),
+            before: None,
+            after: None,
+            hung: false,
+            errors: 0,
+            complaint: None,
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        match parse_line(line) {
+            Line::Progress(progress) => self.report(progress),
+            Line::Complaint => self.complain(line),
+            Line::Blank => {}
+        }
+    }
+
+    fn report(&mut self, progress: Progress) {
+        let nth = self.reports.len();
+        let last = WARM_UP_SECONDS as usize - 1 + self.seconds;
+        if nth > last {
+            return;
+        }
+        self.reports.push(progress);
+        if nth != WARM_UP_SECONDS as usize - 1 && nth != last {
+            return;
+        }
+        match self.watched.snapshot() {
+            Ok(snapshot) if nth == last => self.after = Some(snapshot),
+            Ok(snapshot) => self.before = Some(snapshot),
+            Err(error) => self.complain(&format!("{error:#}")),
+        }
+    }
+
+    fn complain(&mut self, what: &str) {
+        self.errors += 1;
+        self.complaint.get_or_insert_with(|| what.trim().to_owned());
+    }
+
+    fn finish(mut self, process: &mut Process, logs: &Path) -> Result<Outcome> {
+        let mut told = String::new();
+        if self.hung {
+            process.stop();
+        }
+        if let Some(mut stdout) = process.child().stdout.take() {
+            stdout.read_to_string(&mut told)?;
+        }
+        let status = process.child().wait()?;
+        match parse_summary(&told) {
+            Some(summary) => self.errors += summary.failed,
+            None => self.complain("pgbench gave no summary"),
+        }
+        if !status.success() {
+            self.complain(&format!("pgbench ended with {status}"));
+        }
+        let (Some(before), Some(after)) = (&self.before, &self.after) else {
+            self.complain("too few progress reports");
+            return Ok(self.outcome());
+        };
+        let usage = after.since(before);
+        let reports = &self.reports[WARM_UP_SECONDS as usize - 1..];
+        let latencies = read_logs(logs, reports)?;
+        let percentile = |share| percentile(&latencies, share).unwrap_or(f64::NAN);
+        Ok(Outcome {
+            tps: tps(reports),
+            p50_us: percentile(0.50),
+            p99_us: percentile(0.99),
+            usage,
+            ..self.outcome()
+        })
+    }
+
+    fn outcome(&self) -> Outcome {
+        Outcome {
+            errors: self.errors,
+            complaint: self.complaint.clone(),
+            ..Outcome::default()
+        }
+    }
+}
+
+/// Transactions per second over all reports but the first, which only marks the begin.
+fn tps(reports: &[Progress]) -> f64 {
+    let mut transactions = 0.0;
+    let mut seconds = 0.0;
+    for pair in reports.windows(2) {
+        let length = pair[1].epoch - pair[0].epoch;
+        transactions += pair[1].tps * length;
+        seconds += length;
+    }
+    transactions / seconds
+}
+
+/// Sorted latencies of the transactions between the first and the last report.
+fn read_logs(dir: &Path, reports: &[Progress]) -> Result<Vec<u32>> {
+    let (Some(first), Some(last)) = (reports.first(), reports.last()) else {
+        return Ok(Vec::new());
+    };
+    let (from, to) = (first.epoch, last.epoch);
+    let mut latencies = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let text = std::fs::read_to_string(entry?.path())?;
+        parse_log(&text, from, to, &mut latencies)?;
+    }
+    latencies.sort_unstable();
+    Ok(latencies)
+}
+
+fn lines(stderr: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+const WARM_UP_SECONDS: u32 = 1;
+/// One transaction in ten is logged: some thousand samples a run, and no visible cost in pgbench.
+const SAMPLING_RATE: &str = "0.1";
+/// Logging in 256 clients, or a summary on a loaded machine, takes its time; more than this is a hang.
+const LATENESS_LIMIT: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tps_weighs_each_report_by_its_length_and_leaves_out_the_first() {
+        let report = |epoch, tps| Progress { epoch, tps };
+        let reports = [report(10.0, 1.0), report(11.0, 100.0), report(13.0, 400.0)];
+        assert!((tps(&reports) - 300.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn cpu_per_transaction_divides_rates() {
+        let outcome = Outcome {
+            tps: 1_000.0,
+            usage: Usage {
+                window: Duration::from_secs(2),
+                ..Usage::default()
+            },
+            ..Outcome::default()
+        };
+        assert!((outcome.per_transaction_us(20_000_000) - 10.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_complaint_counts_as_an_error() {
+        let mut watch = Watch::new(1, Watched::default());
+        watch.line("pgbench: error: client 3 aborted in command 1");
+        watch.line("");
+        assert_eq!(watch.errors, 1);
+        assert!(watch.complaint.is_some_and(|text| text.contains("aborted")));
+    }
+}
