@@ -10,7 +10,10 @@ use crate::backend;
 use crate::cursor::{Cursor, ParseError};
 use crate::encode::EncodeError;
 use crate::frame::{Deframer, FrameError, Side, Step};
-use crate::frontend::{self, GSSResponse, PasswordMessage, SASLInitialResponse, SASLResponse};
+use crate::frontend::{
+    self, Bind, BindHead, GSSResponse, Parse, ParseHead, PasswordMessage, SASLInitialResponse,
+    SASLResponse,
+};
 use crate::startup::{self, Refusal, StartupPacket};
 use crate::tag::{BackendTag, FrontendTag, frontend_tag};
 
@@ -189,31 +192,36 @@ fn decode_and_encode(side: Side, tag: u8, body: &[u8]) {
                 tag,
                 body,
                 |body| frontend::Message::decode(tag, body),
-                |message, out| message.encode(out),
+                frontend::Message::encode,
             );
-            if tag == frontend_tag::PASSWORD {
-                round_trip(tag, body, PasswordMessage::decode, |message, out| {
-                    message.encode(out)
-                });
-                round_trip(tag, body, SASLInitialResponse::decode, |message, out| {
-                    message.encode(out)
-                });
-                round_trip(tag, body, SASLResponse::decode, |message, out| {
-                    message.encode(out)
-                });
-                round_trip(tag, body, GSSResponse::decode, |message, out| {
-                    message.encode(out)
-                });
-            }
+            split_and_encode(tag, body);
         }
-        Side::Backend => {
+        Side::Backend => round_trip(
+            tag,
+            body,
+            |body| backend::Message::decode(tag, body),
+            backend::Message::encode,
+        ),
+    }
+}
+
+/// The other ways to read a client's message: names only, or one of the four that share a tag.
+fn split_and_encode(tag: u8, body: &[u8]) {
+    match tag {
+        frontend_tag::BIND => round_trip(tag, body, Bind::split, BindHead::encode),
+        frontend_tag::PARSE => round_trip(tag, body, Parse::split, ParseHead::encode),
+        frontend_tag::PASSWORD => {
+            round_trip(tag, body, PasswordMessage::decode, PasswordMessage::encode);
             round_trip(
                 tag,
                 body,
-                |body| backend::Message::decode(tag, body),
-                |message, out| message.encode(out),
+                SASLInitialResponse::decode,
+                SASLInitialResponse::encode,
             );
+            round_trip(tag, body, SASLResponse::decode, SASLResponse::encode);
+            round_trip(tag, body, GSSResponse::decode, GSSResponse::encode);
         }
+        _ => {}
     }
 }
 

@@ -127,7 +127,9 @@ mod tests {
 
     #[test]
     fn reading_stops_at_the_terminator_and_at_what_is_cut_off() {
-        assert_eq!(Fields::new(b"Mboom\0\0Dhidden\0\0").detail(), None);
+        let mut ended = Fields::new(b"Mboom\0\0Dhidden\0\0").iter();
+        assert_eq!(ended.next(), Some((b'M', &b"boom"[..])));
+        assert_eq!((ended.next(), ended.next()), (None, None));
         let cut = Fields::new(b"Mboom\0Dwh");
         assert_eq!(cut.iter().collect::<Vec<_>>(), [(b'M', &b"boom"[..])]);
         let mut fields = cut.iter();
