@@ -26,6 +26,7 @@ on_shards!(
     cancel_never_hits_the_next_client,
     cancel_works_while_others_wait_for_a_server,
     sixty_five_thousand_parameters_in_one_bind,
+    random_bytes_hurt_nobody,
 );
 
 struct Stand {
@@ -504,6 +505,39 @@ fn sixty_five_thousand_parameters_in_one_bind(shards: usize) {
         client.rows_extended(&sql, &values),
         [[Some("65535".to_string())]]
     );
+    stand.check();
+    stand.pgmux.stop();
+}
+
+fn random_bytes_hurt_nobody(shards: usize) {
+    let mut stand = stand(shards, 2);
+    // xorshift: the seed is fixed, so that a failing run repeats itself.
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    for round in 0..200 {
+        let mut bytes: Vec<u8> = (0..random() % 3000)
+            .map(|_| random().to_be_bytes()[3])
+            .collect();
+        let mut conn = Conn::open(&stand.pgmux.endpoint()).expect("a connection");
+        if round % 2 == 1 {
+            // Behind a login, and half of them with lengths that make sense, so that more than the frame is read.
+            conn = stand.pgmux.client().conn;
+            if round % 4 == 1 {
+                let tags = b"QPBEDCSHFdcf";
+                let tag = tags[usize::try_from(random() % 12).expect("small")];
+                bytes = frontend::tagged(tag, &bytes);
+            }
+        }
+        let _ = conn.send(&bytes);
+        if round % 20 == 19 {
+            stand.check();
+        }
+    }
     stand.check();
     stand.pgmux.stop();
 }
