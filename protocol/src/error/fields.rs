@@ -2,12 +2,14 @@
 //!
 //! Spec: protocol-error-fields.
 
+use std::fmt;
+
 use crate::cursor::Cursor;
 use crate::error::{Severity, SqlState, field};
 
 /// Fields as they came. Nothing is required of them: any may be absent, come twice, be unknown, or
 /// be cut off in the middle, and what can still be read is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fields<'a> {
     bytes: &'a [u8],
 }
@@ -69,6 +71,15 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// As text, and what is not ASCII escaped.
+impl fmt::Debug for Fields<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let readable =
+            |(kind, text): (u8, &[u8])| (char::from(kind), text.escape_ascii().to_string());
+        f.debug_map().entries(self.iter().map(readable)).finish()
+    }
+}
+
 impl<'a> IntoIterator for Fields<'a> {
     type Item = (u8, &'a [u8]);
     type IntoIter = FieldsIter<'a>;
@@ -115,6 +126,12 @@ mod tests {
         assert_eq!(fields.get(b'?'), Some(&b"what"[..]));
         assert_eq!(fields.into_iter().count(), 7);
         assert!(!fields.is_fatal());
+    }
+
+    #[test]
+    fn they_print_as_text() {
+        let fields = Fields::new(b"SERROR\0M\xff\n\0\0");
+        assert_eq!(format!("{fields:?}"), r#"{'S': "ERROR", 'M': "\\xff\\n"}"#);
     }
 
     #[test]
