@@ -630,6 +630,45 @@ auth: {users: [{username: u, password: p}]}
 }
 
 #[test]
+fn files_from_other_editors_are_read_too() {
+    for text in [
+        format!("\u{feff}{MINIMAL}"),
+        MINIMAL.replace('\n', "\r\n"),
+        format!("---\n{MINIMAL}...\n"),
+    ] {
+        assert_eq!(accepted(&text).groups[0].name, "app");
+    }
+}
+
+#[test]
+fn no_text_makes_the_reader_panic() {
+    let seed = defaults_file();
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    let mut below = |limit: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        usize::try_from(random % limit as u64).unwrap()
+    };
+    let spice = b"{}[]:,&*!|>'\"%@`#?- \n\t\x00~$0";
+    for _ in 0..3_000 {
+        let mut bytes = seed.clone().into_bytes();
+        for _ in 0..=below(8) {
+            let at = below(bytes.len());
+            match below(3) {
+                0 => bytes[at] = spice[below(spice.len())],
+                1 => drop(bytes.drain(at..(at + below(40)).min(bytes.len()))),
+                _ => bytes.insert(at, spice[below(spice.len())]),
+            }
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        if let Err(errors) = parse(&text) {
+            assert!(!errors.0.is_empty());
+        }
+    }
+}
+
+#[test]
 fn the_configuration_can_be_shared_between_threads() {
     fn shared<T: Send + Sync + 'static>() {}
     shared::<Config>();

@@ -243,21 +243,23 @@ mod tests {
     #[test]
     fn a_dropped_service_is_gone_even_if_it_ignores_its_signal() {
         let dir = tempfile::tempdir().unwrap();
-        for (script, grace) in [
-            ("exec sleep 60", GRACE),
-            ("trap '' TERM; while :; do sleep 0.1; done", POLL),
-        ] {
+        let interrupt = Interrupt::install().unwrap();
+        for (script, grace) in [("", GRACE), ("trap '' TERM;", POLL)] {
             let mut command = Command::new("sh");
-            let service = Service::start(
-                "sleeper",
-                command.args(["-c", script]),
-                dir.path(),
-                &dir.path().join("log"),
-            );
-            let mut service = service.unwrap();
+            command.args([
+                "-c",
+                &format!("{script} echo up >&2; while :; do sleep 0.1; done"),
+            ]);
+            let mut service =
+                Service::start("sleeper", &mut command, dir.path(), &dir.path().join("log"))
+                    .unwrap();
             service.grace = grace;
+            service
+                .wait_until(Duration::from_secs(10), &interrupt, |service| {
+                    service.log().contains("up")
+                })
+                .unwrap();
             let path = format!("/proc/{}", service.id());
-            service.alive().unwrap();
             drop(service);
             assert!(!Path::new(&path).exists(), "{script}");
         }
