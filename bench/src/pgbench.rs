@@ -101,7 +101,7 @@ impl Load<'_> {
             .stderr
             .take()
             .context("pgbench has no stderr")?;
-        let mut watch = Watch::new(self.seconds as usize, watched);
+        let mut watch = Watch::new(self.seconds, watched);
         self.follow(&lines(stderr), &mut watch)?;
         watch.finish(&mut process, logs.path())
     }
@@ -151,8 +151,11 @@ impl Load<'_> {
 
 /// What is gathered while pgbench runs.
 struct Watch {
-    seconds: usize,
+    seconds: u32,
     watched: Watched,
+    /// Reports that came, those outside the window too.
+    seen: u32,
+    /// Reports at which the counters were read.
     reports: Vec<Progress>,
     before: Option<Snapshot>,
     after: Option<Snapshot>,
@@ -162,10 +165,11 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(seconds: usize, watched: Watched) -> Self {
+    fn new(seconds: u32, watched: Watched) -> Self {
         Self {
             seconds,
             watched,
+            seen: 0,
             reports: Vec::new(),
             before: None,
             after: None,
@@ -183,21 +187,19 @@ impl Watch {
         }
     }
 
+    /// Reads the counters at every report of the window: on a busy machine the last
+    /// report may not come, and the window then ends with the one before.
     fn report(&mut self, progress: Progress) {
-        let nth = self.reports.len();
-        let last = WARM_UP_SECONDS as usize - 1 + self.seconds;
-        if nth > last {
-            return;
-        }
-        self.reports.push(progress);
-        if nth != WARM_UP_SECONDS as usize - 1 && nth != last {
+        self.seen += 1;
+        if self.seen < WARM_UP_SECONDS || self.seen > WARM_UP_SECONDS + self.seconds {
             return;
         }
         match self.watched.snapshot() {
-            Ok(snapshot) if nth == last => self.after = Some(snapshot),
-            Ok(snapshot) => self.before = Some(snapshot),
-            Err(error) => self.complain(&format!("{error:#}")),
+            Ok(snapshot) if self.before.is_none() => self.before = Some(snapshot),
+            Ok(snapshot) => self.after = Some(snapshot),
+            Err(error) => return self.complain(&format!("{error:#}")),
         }
+        self.reports.push(progress);
     }
 
     fn complain(&mut self, what: &str) {
@@ -226,11 +228,10 @@ impl Watch {
             return Ok(self.outcome());
         };
         let usage = after.since(before);
-        let reports = &self.reports[WARM_UP_SECONDS as usize - 1..];
-        let latencies = read_logs(logs, reports)?;
+        let latencies = read_logs(logs, &self.reports)?;
         let percentile = |share| percentile(&latencies, share).unwrap_or(f64::NAN);
         Ok(Outcome {
-            tps: tps(reports),
+            tps: tps(&self.reports),
             p50_us: percentile(0.50),
             p99_us: percentile(0.99),
             usage,
@@ -314,6 +315,20 @@ mod tests {
             ..Outcome::default()
         };
         assert!((outcome.per_transaction_us(20_000_000) - 10.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_window_ends_with_the_last_report_that_came_and_never_later() {
+        let report = |second: u32| Progress {
+            epoch: f64::from(second),
+            tps: 1.0,
+        };
+        let mut watch = Watch::new(3, Watched::default());
+        (1..=3).for_each(|second| watch.report(report(second)));
+        assert!(watch.after.is_some());
+        assert_eq!(watch.reports.last(), Some(&report(3)));
+        (4..=6).for_each(|second| watch.report(report(second)));
+        assert_eq!(watch.reports.last(), Some(&report(4)));
     }
 
     #[test]

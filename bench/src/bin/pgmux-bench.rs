@@ -35,8 +35,7 @@ fn run(args: &Args) -> Result<bool> {
     let begin = Instant::now();
     let interrupt = Interrupt::listen()?;
     if let Some(level) = args.nice {
-        // Children inherit it.
-        rustix::process::setpriority_process(None, level).context("set --nice")?;
+        set_priority(level)?;
     }
     let programs = Programs::find(args.pg_bin.as_deref())?;
     let machine = Machine::describe(&programs);
@@ -113,6 +112,17 @@ fn run(args: &Args) -> Result<bool> {
         .iter()
         .any(|check| check.verdict == Verdict::Fail);
     Ok(clean && !(args.check && missed))
+}
+
+/// Sets the priority of this process, which its children inherit, and of its scheduling
+/// group: between the groups of different sessions a process's own level counts for nothing.
+fn set_priority(level: i32) -> Result<()> {
+    rustix::process::setpriority_process(None, level).context("set --nice")?;
+    let group = std::path::Path::new("/proc/self/autogroup");
+    if group.exists() {
+        std::fs::write(group, level.to_string()).context("set --nice of the session")?;
+    }
+    Ok(())
 }
 
 /// Each pooler afresh, so that its empty size is seen; what goes wrong is a note, not the end.
