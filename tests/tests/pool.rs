@@ -97,7 +97,7 @@ fn whole_budget_is_usable_from_any_shard(shards: usize) {
 }
 
 fn waiters_are_served_in_the_order_of_their_coming(shards: usize) {
-    // Order is promised within a shard; over shards a test with one shard proves it, with four only that all are served.
+    // Order is promised within a shard: one shard proves it, four prove only that all are served.
     let mut bench = bench(shards, |config| config.servers(1));
     bench.direct.run(
         "create table served(number int, at serial); grant all on served, served_at_seq to app",

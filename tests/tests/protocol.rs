@@ -1,11 +1,9 @@
-//! What a client may do with the protocol that a script cannot say: sizes, restarts, leaving at any byte, cancels.
-
-use std::time::{Duration, Instant};
+//! What a client may do with the protocol that a script cannot say: parameters, sizes, restarts, random bytes.
 
 use tests::cluster::{Cluster, Options, PASSWORD};
 use tests::direct::Direct;
 use tests::pgmux::{Config, Pgmux};
-use tests::process::{PATIENCE, eventually, rss_kib};
+use tests::process::rss_kib;
 use tests::wire::{Conn, Endpoint, Login, Session, Slicing, describe, frontend};
 use tests::{canary, on_shards};
 
@@ -18,13 +16,6 @@ on_shards!(
     row_of_seventeen_megabytes_streams_in_constant_memory,
     parameter_of_seventeen_megabytes_streams_in_constant_memory,
     messages_around_buffer_sizes_are_whole,
-    client_that_leaves_at_any_message_hurts_nobody,
-    client_that_leaves_inside_any_message_hurts_nobody,
-    client_that_stops_reading_mid_row_hurts_nobody,
-    cancel_ends_the_own_query_from_any_shard,
-    cancel_with_a_foreign_key_does_nothing,
-    cancel_never_hits_the_next_client,
-    cancel_works_while_others_wait_for_a_server,
     sixty_five_thousand_parameters_in_one_bind,
     random_bytes_hurt_nobody,
 );
@@ -267,230 +258,6 @@ fn messages_around_buffer_sizes_are_whole(shards: usize) {
     stand.pgmux.stop();
 }
 
-/// Conversations whose client will leave at each point. Each ends idle if it is not cut.
-fn conversations() -> Vec<Vec<Vec<u8>>> {
-    let extended = |sql: &str, values: &[&str]| {
-        vec![
-            frontend::parse("", sql, &[]),
-            frontend::bind_text("", "", values),
-            frontend::describe(b'P', ""),
-            frontend::execute("", 0),
-        ]
-    };
-    let mut pipeline = Vec::new();
-    for _ in 0..2 {
-        pipeline.extend(extended("select $1::text", &["p"]));
-        pipeline.push(frontend::sync());
-    }
-    let mut flushed = extended("insert into mess values ($1::int) returning a", &["5"]);
-    flushed.insert(2, frontend::flush());
-    flushed.push(frontend::flush());
-    flushed.push(frontend::sync());
-    let mut named = vec![
-        frontend::parse("s", "select generate_series(1, 100000)", &[]),
-        frontend::sync(),
-    ];
-    named.extend([
-        frontend::bind_text("p", "s", &[]),
-        frontend::execute("p", 10),
-        frontend::flush(),
-    ]);
-    named.extend([
-        frontend::execute("p", 0),
-        frontend::close(b'S', "s"),
-        frontend::sync(),
-    ]);
-    let mut copied = extended("copy mess from stdin", &[]);
-    copied.extend([
-        frontend::copy_data(b"1\n2\n"),
-        frontend::copy_data(b"3"),
-        frontend::copy_done(),
-    ]);
-    copied.push(frontend::sync());
-    vec![
-        vec![
-            frontend::query("begin"),
-            frontend::query("insert into mess values (1)"),
-            frontend::query("select * from mess for update"),
-            frontend::query("savepoint s"),
-            frontend::query("select 1/0"),
-            frontend::query("rollback"),
-        ],
-        vec![
-            frontend::query("copy mess from stdin"),
-            frontend::copy_data(b"7\n"),
-            frontend::copy_data(b"8\n"),
-            frontend::copy_fail("no"),
-        ],
-        vec![
-            frontend::query("copy (select generate_series(1, 200000)) to stdout"),
-            frontend::query("select pg_sleep(0.02)"),
-            frontend::function_call(177, &[Some(b"1".to_vec()), Some(b"2".to_vec())]),
-        ],
-        pipeline,
-        flushed,
-        named,
-        copied,
-    ]
-}
-
-fn client_that_leaves_at_any_message_hurts_nobody(shards: usize) {
-    let mut stand = stand(shards, 1);
-    stand
-        .direct
-        .run("create table mess(a int); grant all on mess to public");
-    for conversation in conversations() {
-        for count in 1..=conversation.len() {
-            for reset in [false, true] {
-                leave_after(
-                    &mut stand,
-                    &conversation[..count].concat(),
-                    reset,
-                    count % 2 == 0,
-                );
-            }
-        }
-    }
-    assert_eq!(
-        stand
-            .direct
-            .number("select count(*) from mess where a not in (5, 1, 2, 3)"),
-        0
-    );
-    stand.pgmux.stop();
-}
-
-fn client_that_leaves_inside_any_message_hurts_nobody(shards: usize) {
-    let mut stand = stand(shards, 1);
-    stand
-        .direct
-        .run("create table mess(a int); grant all on mess to public");
-    for conversation in conversations() {
-        let bytes = conversation.concat();
-        // A prime step meets every kind of place without trying all of them.
-        for cut in (1..bytes.len()).step_by(13) {
-            leave_after(&mut stand, &bytes[..cut], cut % 2 == 0, false);
-        }
-    }
-    stand.pgmux.stop();
-}
-
-/// A client sends these bytes and is gone; `hear` reads the first reply before. Then the only server must serve a
-/// stranger.
-fn leave_after(stand: &mut Stand, bytes: &[u8], reset: bool, hear: bool) {
-    let mut client = stand.pgmux.client();
-    client.send(bytes);
-    if hear {
-        client.conn.patience = Duration::from_millis(50);
-        let _ = client.conn.recv();
-    }
-    if reset {
-        client.conn.reset();
-    } else {
-        drop(client);
-    }
-    stand.check();
-}
-
-fn client_that_stops_reading_mid_row_hurts_nobody(shards: usize) {
-    let mut stand = stand(shards, 1);
-    let mut client = stand.pgmux.client();
-    client.send(&frontend::query(
-        "select repeat('x', 5000000) from generate_series(1, 20)",
-    ));
-    client.conn.recv().expect("a row description");
-    client.conn.reset();
-    stand.check();
-    stand.pgmux.stop();
-}
-
-fn cancel_ends_the_own_query_from_any_shard(shards: usize) {
-    let mut stand = stand(shards, 2);
-    let mut client = stand.pgmux.client();
-    // Eight rounds: the cancel connections hash to different shards.
-    for _ in 0..8 {
-        client.send(&frontend::query("select pg_sleep(60)"));
-        stand.wait_for_sleep();
-        cancel(&stand.pgmux, client.key.as_ref().expect("a key"));
-        let replies = client.replies();
-        assert_eq!(replies[0].tag, b'T');
-        assert_eq!(replies[1].sqlstate(), "57014");
-        canary::ask(&mut client);
-    }
-    stand.check();
-    stand.pgmux.stop();
-}
-
-fn cancel_with_a_foreign_key_does_nothing(shards: usize) {
-    let mut stand = stand(shards, 2);
-    let mut client = stand.pgmux.client();
-    client.send(&frontend::query("select pg_sleep(0.5), 'done'"));
-    stand.wait_for_sleep();
-    let (pid, key) = client.key.clone().expect("a key");
-    for bit in 0..8 {
-        let mut wrong = key.clone();
-        wrong[0] ^= 1 << bit;
-        cancel(&stand.pgmux, &(pid, wrong));
-    }
-    for wrong in [
-        vec![],
-        vec![0; 3],
-        vec![0; 4],
-        vec![0; 32],
-        vec![0; 256],
-        [&key[..], &[0]].concat(),
-    ] {
-        cancel(&stand.pgmux, &(pid, wrong));
-    }
-    let replies = client.replies();
-    assert_eq!(replies[1].row()[1].as_deref(), Some("done"));
-    stand.check();
-    stand.pgmux.stop();
-}
-
-fn cancel_never_hits_the_next_client(shards: usize) {
-    const ROUNDS: usize = 150;
-    let mut stand = stand(shards, 1);
-    let pgmux = &stand.pgmux;
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            let mut client = pgmux.client();
-            let key = client.key.clone().expect("a key");
-            for round in 0..ROUNDS {
-                client.send(&frontend::query("select pg_sleep(0.004)"));
-                // Around the query's end, before and after it.
-                std::thread::sleep(Duration::from_micros(
-                    3000 + 20 * u64::try_from(round).unwrap_or(0),
-                ));
-                cancel(pgmux, &key);
-                client.replies();
-            }
-        });
-        scope.spawn(move || {
-            let mut bystander = pgmux.client();
-            for _ in 0..ROUNDS {
-                bystander.rows("select pg_sleep(0.004)");
-            }
-        });
-    });
-    stand.check();
-    stand.pgmux.stop();
-}
-
-fn cancel_works_while_others_wait_for_a_server(shards: usize) {
-    let mut stand = stand(shards, 1);
-    let mut client = stand.pgmux.client();
-    let mut waiter = stand.pgmux.client();
-    client.send(&frontend::query("select pg_sleep(60)"));
-    stand.wait_for_sleep();
-    waiter.send(&frontend::query("select 1"));
-    cancel(&stand.pgmux, client.key.as_ref().expect("a key"));
-    assert_eq!(client.replies()[1].sqlstate(), "57014");
-    waiter.replies();
-    stand.check();
-    stand.pgmux.stop();
-}
-
 fn sixty_five_thousand_parameters_in_one_bind(shards: usize) {
     let mut stand = stand(shards, 1);
     let mut client = stand.pgmux.client();
@@ -602,30 +369,6 @@ fn whole_login_and_first_query_in_single_bytes() {
         .expect("the answer");
     conn.recv_until(b'Z').expect("the end of the login");
     stand.pgmux.stop();
-}
-
-impl Stand {
-    fn wait_for_sleep(&mut self) {
-        let sql = "select count(*) from pg_stat_activity where datname = current_database() \
-                   and wait_event = 'PgSleep'";
-        let asleep = eventually(PATIENCE, || (self.direct.number(sql) > 0).then_some(()));
-        assert!(asleep.is_some(), "nobody sleeps");
-    }
-}
-
-fn cancel(pgmux: &Pgmux, (pid, key): &(i32, Vec<u8>)) {
-    let mut conn = Conn::open(&pgmux.endpoint()).expect("a connection");
-    conn.send(&frontend::cancel_request(*pid, key))
-        .expect("CancelRequest");
-    let started = Instant::now();
-    let reply = conn
-        .recv_to_end()
-        .expect("the end of the cancel connection");
-    assert!(
-        reply.is_empty(),
-        "a reply to CancelRequest after {:?}",
-        started.elapsed()
-    );
 }
 
 /// Severity and SQLSTATE of an error's line.

@@ -1,5 +1,6 @@
 //! Scripted servers: they speak as much PostgreSQL as a test wants, and then something else.
 
+mod duel;
 mod peer;
 mod scram;
 
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+pub use duel::{Duel, HONEST, read_all};
 pub use peer::{Peer, data_row, error, honest_reply, ready, row_description};
 pub use scram::{Lie, ScramServer};
 

@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(built("Describe S \"s\""), b"D\0\0\0\x07Ss\0");
         assert_eq!(
             built("Bind \"\" s NULL 0x00ff in=1,0 out=1"),
-            b"B\0\0\0\x1e\0s\0\0\x02\0\x01\0\0\0\x02\xff\xff\xff\xff\0\0\0\x02\0\xff\0\x01\0\x01"
+            b"B\0\0\0\x1d\0s\0\0\x02\0\x01\0\0\0\x02\xff\xff\xff\xff\0\0\0\x02\0\xff\0\x01\0\x01"
         );
         assert_eq!(built("Raw 51 00000003 \"a\\x00\""), b"Q\0\0\0\x03a\0");
     }

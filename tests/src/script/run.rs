@@ -112,7 +112,10 @@ impl Stage {
         mode: Mode,
     ) -> Result<Vec<(&'s Step, Vec<String>)>, String> {
         self.admin.expect_idle();
-        self.admin.run("set client_min_messages = error; drop schema public cascade; create schema public; grant all on schema public to public");
+        self.admin.run(
+            "set client_min_messages = error; drop schema public cascade; create schema public; \
+             grant all on schema public to public",
+        );
         let mut cast = Cast {
             clients: BTreeMap::new(),
             swapper: mode.swap.then(|| Swapper::new(&self.endpoint, &self.login)),

@@ -1,29 +1,22 @@
-//! Servers that lie, die, stall and babble. A server may only hurt its own lease: the client gets one error that says
-//! so, no invented bytes, and everybody else is served.
+//! Servers that lie, die and babble after the login. A server may only hurt its own lease: no invented bytes, no shifted
+//! reply, and everybody else is served.
 
-use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tests::cluster::{Cluster, PASSWORD};
+use tests::cluster::PASSWORD;
 use tests::hostile::{
-    FakeServer, Lie, Peer, data_row, error, honest_reply, ready, row_description,
+    Duel, FakeServer, HONEST, data_row, error, honest_reply, read_all, ready, row_description,
 };
-use tests::pgmux::{Config, Pgmux};
-use tests::process::PATIENCE;
-use tests::wire::{Endpoint, Login, Message, Session, WireError, describe, frontend};
-use tests::{canary, on_shards};
+use tests::on_shards;
+use tests::process::{PATIENCE, eventually};
+use tests::wire::{Endpoint, Login, Message, Session, frontend};
 
 on_shards!(
     honest_server_is_used,
-    password_is_never_given_to_a_server_that_asks_in_a_weaker_way,
-    lies_in_scram_end_the_login,
-    nonsense_instead_of_a_login_ends_it,
-    real_servers_are_logged_in_to_by_each_allowed_method,
     garbage_instead_of_a_reply_ends_the_lease,
     reply_that_is_cut_anywhere_is_never_filled_up,
-    server_that_stalls_in_its_login_does_not_hold_the_client,
     server_that_never_answers_is_dropped_with_its_client,
     odd_error_responses_are_passed_on_as_they_are,
     odd_rows_are_passed_on_as_they_are,
@@ -32,104 +25,10 @@ on_shards!(
     chatter_on_an_idle_server_is_no_harm,
     idle_server_that_dies_or_babbles_is_not_used_again,
     fatal_in_a_pipeline_is_told_once,
-    keys_of_any_length_or_none_are_accepted,
-    nobody_listening_is_an_error_and_not_the_end,
-    refusal_of_the_server_is_told_to_the_client,
 );
 
-/// A pgmux with a scripted server in the database `fake` and a real one beside it.
-struct Duel {
-    server: FakeServer,
-    pgmux: Pgmux,
-    real: Login,
-}
-
-fn duel<F>(shards: usize, configure: impl FnOnce(Config) -> Config, script: F) -> Duel
-where
-    F: Fn(&mut Peer, usize) -> io::Result<()> + Send + Sync + 'static,
-{
-    let cluster = Cluster::shared();
-    let database = cluster.fresh_database();
-    let server = FakeServer::start(script);
-    let config = Config::fake(server.port())
-        .database(&database, cluster.port())
-        .shards(shards)
-        .servers(1)
-        .set("pool.connection_timeout", "2s");
-    Duel {
-        pgmux: Pgmux::start(&configure(config)),
-        server,
-        real: Login::new("app", PASSWORD, &database),
-    }
-}
-
-fn same(config: Config) -> Config {
-    config
-}
-
-impl Duel {
-    /// The client's request must fail by an ErrorResponse with a proper SQLSTATE, at the login or after it; then the
-    /// neighbour must be served.
-    fn must_fail(&mut self, what: &str) -> String {
-        let refusal = match Session::try_open(&self.pgmux.endpoint(), &self.pgmux.login()) {
-            Err(refusal) => refusal,
-            Ok(mut session) => {
-                session.send(&frontend::query("select 'fake'"));
-                let seen = read_all(&mut session);
-                let error = seen.iter().find(|line| line.starts_with("ErrorResponse"));
-                error
-                    .unwrap_or_else(|| panic!("{what}: no error but {seen:?}"))
-                    .clone()
-            }
-        };
-        let sqlstate = refusal.split(' ').nth(2).unwrap_or_default();
-        let class = sqlstate.get(..2).unwrap_or_default();
-        assert!(
-            ["08", "28", "53", "57", "58"].contains(&class),
-            "{what}: {refusal}"
-        );
-        assert!(
-            !refusal.contains("127.0.0.1") && !refusal.contains(PASSWORD),
-            "{what}: {refusal}"
-        );
-        self.check();
-        refusal
-    }
-
-    fn check(&self) {
-        canary::check(&self.pgmux.endpoint(), &self.real);
-    }
-}
-
-/// The messages up to ReadyForQuery or the end, as lines.
-fn read_all(session: &mut Session) -> Vec<String> {
-    let mut lines = Vec::new();
-    loop {
-        match session.conn.recv() {
-            Ok(message) => {
-                lines.push(describe(&message));
-                if message.tag == b'Z' {
-                    return lines;
-                }
-            }
-            Err(WireError::Closed | WireError::Partial(_)) => {
-                lines.push("<closed>".into());
-                return lines;
-            }
-            Err(error) => panic!("{error} after {lines:?}"),
-        }
-    }
-}
-
-const HONEST: [&str; 4] = [
-    "RowDescription \"value\":25",
-    "DataRow \"fake\"",
-    "CommandComplete \"SELECT 1\"",
-    "ReadyForQuery I",
-];
-
 fn honest_server_is_used(shards: usize) {
-    let duel = duel(shards, same, |peer, _| {
+    let duel = Duel::start(shards, |peer, _| {
         peer.log_in()?;
         peer.serve("fake")
     });
@@ -142,173 +41,6 @@ fn honest_server_is_used(shards: usize) {
         [[Some("fake".to_string())]]
     );
     duel.pgmux.stop();
-}
-
-fn password_is_never_given_to_a_server_that_asks_in_a_weaker_way(shards: usize) {
-    let asks: [(&str, &str, Vec<u8>); 7] = [
-        (
-            "clear text",
-            "[scram-sha-256, md5, trust]",
-            3_u32.to_be_bytes().to_vec(),
-        ),
-        (
-            "md5",
-            "[scram-sha-256]",
-            [&5_u32.to_be_bytes()[..], b"salt"].concat(),
-        ),
-        ("nothing", "[scram-sha-256]", 0_u32.to_be_bytes().to_vec()),
-        (
-            "PLAIN",
-            "[scram-sha-256]",
-            [&10_u32.to_be_bytes()[..], b"PLAIN\0\0"].concat(),
-        ),
-        (
-            "PLUS only",
-            "[scram-sha-256]",
-            [&10_u32.to_be_bytes()[..], b"SCRAM-SHA-256-PLUS\0\0"].concat(),
-        ),
-        (
-            "no mechanism",
-            "[scram-sha-256, md5]",
-            [&10_u32.to_be_bytes()[..], b"\0"].concat(),
-        ),
-        (
-            "scram",
-            "[md5, trust]",
-            [&10_u32.to_be_bytes()[..], b"SCRAM-SHA-256\0\0"].concat(),
-        ),
-    ];
-    for (what, allowed, request) in asks {
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let ear = Arc::clone(&heard);
-        let mut duel = duel(
-            shards,
-            |config| config.set("backend.auth_methods", allowed),
-            move |peer, _| {
-                peer.read_startup()?;
-                peer.say(b'R', &request)?;
-                let message = peer.read()?;
-                ear.lock().expect("the ear").push(message);
-                peer.greet()?;
-                peer.serve("fake")
-            },
-        );
-        duel.must_fail(what);
-        let heard = heard.lock().expect("the ear");
-        let told = heard.iter().find(|message| message.tag != b'X');
-        assert!(told.is_none(), "{what}: the server was told {told:?}");
-    }
-}
-
-fn lies_in_scram_end_the_login(shards: usize) {
-    let lies = [
-        Lie::Iterations(i64::from(i32::MAX)),
-        Lie::Iterations(0),
-        Lie::Iterations(-1),
-        Lie::Iterations(100_001),
-        Lie::ForeignNonce,
-        Lie::BareNonce,
-        Lie::LongNonce(64 * 1024),
-        Lie::WrongSignature,
-        Lie::NoSignature,
-        Lie::Garbage,
-        Lie::BadSalt,
-    ];
-    let current = Arc::new(Mutex::new(Lie::None));
-    let lie = Arc::clone(&current);
-    let mut duel = duel(shards, same, move |peer, _| {
-        peer.read_startup()?;
-        let lie = *lie.lock().expect("the lie");
-        peer.scram(lie)?;
-        peer.greet()?;
-        peer.serve("fake")
-    });
-    for lie in lies {
-        *current.lock().expect("the lie") = lie;
-        let started = Instant::now();
-        duel.must_fail(&format!("{lie:?}"));
-        assert!(
-            started.elapsed() < PATIENCE,
-            "{lie:?} took {:?}",
-            started.elapsed()
-        );
-    }
-    *current.lock().expect("the lie") = Lie::None;
-    assert_eq!(duel.pgmux.client().trace("select 'fake'"), HONEST);
-    duel.pgmux.stop();
-}
-
-fn nonsense_instead_of_a_login_ends_it(shards: usize) {
-    let sayings: Vec<(&str, Vec<u8>)> = vec![
-        ("HTTP", b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()),
-        ("zeros", vec![0; 64]),
-        ("length 3", vec![b'R', 0, 0, 0, 3]),
-        ("length 2^32-1", vec![b'R', 0xff, 0xff, 0xff, 0xff, 0]),
-        ("a short request", frontend::tagged(b'R', &[0, 0])),
-        (
-            "an unknown request",
-            frontend::tagged(b'R', &99_u32.to_be_bytes()),
-        ),
-        ("GSS", frontend::tagged(b'R', &7_u32.to_be_bytes())),
-        (
-            "SASLFinal first",
-            frontend::tagged(b'R', &[&12_u32.to_be_bytes()[..], b"v=x"].concat()),
-        ),
-        ("a row", data_row("x")),
-        ("ready at once", ready()),
-        ("an old error", b"Eno support\n\0".to_vec()),
-        ("an empty error", frontend::tagged(b'E', &[])),
-        ("a huge error", vec![b'E', 0x7f, 0xff, 0xff, 0xff, b'S']),
-    ];
-    let current = Arc::new(Mutex::new(Vec::new()));
-    let saying = Arc::clone(&current);
-    let mut duel = duel(shards, same, move |peer, _| {
-        peer.read_startup()?;
-        let saying = saying.lock().expect("the saying").clone();
-        peer.send(&saying)
-    });
-    for (what, saying) in sayings {
-        *current.lock().expect("the saying") = saying;
-        duel.must_fail(what);
-    }
-    duel.pgmux.stop();
-}
-
-fn real_servers_are_logged_in_to_by_each_allowed_method(shards: usize) {
-    let cluster = Cluster::shared();
-    for (role, methods, works) in [
-        ("app", "[scram-sha-256]", true),
-        ("app", "[md5, password, trust]", false),
-        ("app_md5", "[md5]", true),
-        ("app_md5", "[scram-sha-256]", false),
-        ("app_trust", "[trust]", true),
-        ("app_trust", "[scram-sha-256, md5]", false),
-        ("app_password", "[password]", true),
-        ("app_password", "[scram-sha-256, md5, trust]", false),
-    ] {
-        let database = cluster.fresh_database();
-        let config = Config::new(cluster, &database)
-            .shards(shards)
-            .set("backend.user", role)
-            .set("backend.auth_methods", methods)
-            .set("pool.connection_timeout", "2s");
-        let pgmux = Pgmux::start(&config);
-        let user = Session::try_open(&pgmux.endpoint(), &pgmux.login())
-            .map(
-                |mut session| match session.query("select current_user").as_slice() {
-                    [_, row, ..] if row.tag == b'D' => row.row()[0].clone(),
-                    _ => None,
-                },
-            )
-            .ok()
-            .flatten();
-        assert_eq!(
-            user.as_deref(),
-            works.then_some(role),
-            "{role} by {methods}"
-        );
-        pgmux.stop();
-    }
 }
 
 fn garbage_instead_of_a_reply_ends_the_lease(shards: usize) {
@@ -334,7 +66,7 @@ fn garbage_instead_of_a_reply_ends_the_lease(shards: usize) {
     ];
     let current = Arc::new(Mutex::new(Vec::new()));
     let reply = Arc::clone(&current);
-    let duel = duel(shards, same, move |peer, _| {
+    let duel = Duel::start(shards, move |peer, _| {
         peer.log_in()?;
         // The first request of a connection is answered well, so that the client is logged in by then.
         let request = peer.read_request()?;
@@ -373,7 +105,7 @@ fn reply_that_is_cut_anywhere_is_never_filled_up(shards: usize) {
     let length = honest_reply(&request, "fake").len();
     let cut = Arc::new(AtomicUsize::new(0));
     let limit = Arc::clone(&cut);
-    let duel = duel(shards, same, move |peer, _| {
+    let duel = Duel::start(shards, move |peer, _| {
         peer.log_in()?;
         let request = peer.read_request()?;
         let reply = honest_reply(&request, "fake");
@@ -408,48 +140,8 @@ fn reply_that_is_cut_anywhere_is_never_filled_up(shards: usize) {
     duel.pgmux.stop();
 }
 
-fn server_that_stalls_in_its_login_does_not_hold_the_client(shards: usize) {
-    let phases: [(&str, usize); 4] = [
-        ("startup", 0),
-        ("request", 1),
-        ("challenge", 2),
-        ("greeting", 3),
-    ];
-    for (what, phase) in phases {
-        let mut duel = duel(
-            shards,
-            |config| config.set("pool.connection_timeout", "500ms"),
-            move |peer, _| {
-                if phase == 0 {
-                    return peer.drain();
-                }
-                peer.read_startup()?;
-                if phase == 1 {
-                    return peer.drain();
-                }
-                if phase == 2 {
-                    peer.say(
-                        b'R',
-                        &[&10_u32.to_be_bytes()[..], b"SCRAM-SHA-256\0\0"].concat(),
-                    )?;
-                    return peer.drain();
-                }
-                peer.scram(Lie::None)?;
-                peer.drain()
-            },
-        );
-        let started = Instant::now();
-        duel.must_fail(what);
-        assert!(
-            started.elapsed() < Duration::from_secs(15),
-            "{what}: {:?}",
-            started.elapsed()
-        );
-    }
-}
-
 fn server_that_never_answers_is_dropped_with_its_client(shards: usize) {
-    let duel = duel(shards, same, |peer, _| {
+    let duel = Duel::start(shards, |peer, _| {
         peer.log_in()?;
         peer.drain()
     });
@@ -477,7 +169,7 @@ fn odd_error_responses_are_passed_on_as_they_are(shards: usize) {
     ];
     for body in bodies {
         let told = body.clone();
-        let duel = duel(shards, same, move |peer, _| {
+        let duel = Duel::start(shards, move |peer, _| {
             peer.log_in()?;
             loop {
                 let request = peer.read_request()?;
@@ -515,7 +207,7 @@ fn odd_rows_are_passed_on_as_they_are(shards: usize) {
     ]
     .concat();
     let told = reply.clone();
-    let duel = duel(shards, same, move |peer, _| {
+    let duel = Duel::start(shards, move |peer, _| {
         peer.log_in()?;
         loop {
             let request = peer.read_request()?;
@@ -558,7 +250,7 @@ fn replies_that_nobody_asked_for_end_the_lease(shards: usize) {
     ];
     for (what, extra) in extras {
         let told = extra.clone();
-        let duel = duel(shards, same, move |peer, number| {
+        let duel = Duel::start(shards, move |peer, number| {
             peer.log_in()?;
             loop {
                 let request = peer.read_request()?;
@@ -594,7 +286,7 @@ fn chatter_between_any_two_messages_counts_for_nothing(shards: usize) {
     ];
     let place = Arc::new(AtomicUsize::new(0));
     let (current, talk) = (Arc::clone(&place), chatter.clone());
-    let duel = duel(shards, same, move |peer, _| {
+    let duel = Duel::start(shards, move |peer, _| {
         peer.log_in()?;
         loop {
             let request = peer.read_request()?;
@@ -638,7 +330,7 @@ fn chatter_between_any_two_messages_counts_for_nothing(shards: usize) {
 }
 
 fn chatter_on_an_idle_server_is_no_harm(shards: usize) {
-    let duel = duel(shards, same, |peer, number| {
+    let duel = Duel::start(shards, |peer, number| {
         peer.log_in()?;
         loop {
             let request = peer.read_request()?;
@@ -680,7 +372,7 @@ fn idle_server_that_dies_or_babbles_is_not_used_again(shards: usize) {
     for (what, words) in last_words {
         let said = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&said);
-        let duel = duel(shards, same, move |peer, _| {
+        let duel = Duel::start(shards, move |peer, _| {
             peer.log_in()?;
             let request = peer.read_request()?;
             peer.send(&honest_reply(&request, "fake"))?;
@@ -700,7 +392,7 @@ fn idle_server_that_dies_or_babbles_is_not_used_again(shards: usize) {
                 HONEST,
                 "{what}, round {round}"
             );
-            let heard = tests::process::eventually(PATIENCE, || {
+            let heard = eventually(PATIENCE, || {
                 (said.load(Ordering::SeqCst) >= round && duel.server.open() == 0).then_some(())
             });
             assert!(heard.is_some(), "{what}: the server is kept");
@@ -711,7 +403,7 @@ fn idle_server_that_dies_or_babbles_is_not_used_again(shards: usize) {
 }
 
 fn fatal_in_a_pipeline_is_told_once(shards: usize) {
-    let duel = duel(shards, same, |peer, _| {
+    let duel = Duel::start(shards, |peer, _| {
         peer.log_in()?;
         let request = peer.read_request()?;
         peer.send(&honest_reply(&request, "fake"))?;
@@ -735,79 +427,6 @@ fn fatal_in_a_pipeline_is_told_once(shards: usize) {
     );
     duel.check();
     duel.pgmux.stop();
-}
-
-fn keys_of_any_length_or_none_are_accepted(shards: usize) {
-    for length in [0, 4, 32, 256] {
-        let duel = duel(shards, same, move |peer, _| {
-            peer.read_startup()?;
-            peer.scram(Lie::None)?;
-            for pair in [
-                &b"server_version\x0015.18\0"[..],
-                b"client_encoding\0UTF8\0",
-            ] {
-                peer.say(b'S', pair)?;
-            }
-            if length > 0 {
-                peer.say(b'K', &vec![7; 4 + length])?;
-            }
-            peer.send(&ready())?;
-            peer.serve("fake")
-        });
-        let mut client = duel.pgmux.client();
-        assert_eq!(
-            client.trace("select 'fake'"),
-            HONEST,
-            "a key of {length} bytes"
-        );
-        duel.pgmux.stop();
-    }
-}
-
-fn nobody_listening_is_an_error_and_not_the_end(shards: usize) {
-    let cluster = Cluster::shared();
-    let database = cluster.fresh_database();
-    let port = tests::process::free_port();
-    let config = Config::fake(port)
-        .database(&database, cluster.port())
-        .shards(shards)
-        .set("pool.connection_timeout", "1s");
-    let pgmux = Pgmux::start(&config);
-    let failed = Session::try_open(&pgmux.endpoint(), &pgmux.login()).and_then(|mut session| {
-        let trace = session.trace("select 1");
-        Err(trace.first().cloned().unwrap_or_default()).map(|_: ()| session)
-    });
-    let refusal = failed.map(|_| ()).expect_err("an error");
-    assert!(
-        refusal.contains(" 08") || refusal.contains(" 57P03"),
-        "{refusal}"
-    );
-    canary::check(&pgmux.endpoint(), &Login::new("app", PASSWORD, &database));
-    pgmux.stop();
-}
-
-fn refusal_of_the_server_is_told_to_the_client(shards: usize) {
-    for (sqlstate, text) in [
-        ("53300", "sorry, too many clients already"),
-        ("57P03", "the database system is starting up"),
-        ("3D000", "database \"fake\" does not exist"),
-    ] {
-        let mut duel = duel(
-            shards,
-            |config| config.set("pool.connection_timeout", "1s"),
-            move |peer, _| {
-                peer.read_startup()?;
-                peer.error("FATAL", sqlstate, text)
-            },
-        );
-        let refusal = match Session::try_open(&duel.pgmux.endpoint(), &duel.pgmux.login()) {
-            Err(refusal) => refusal,
-            Ok(mut session) => session.trace("select 1").concat(),
-        };
-        assert!(refusal.contains("ErrorResponse"), "{refusal}");
-        duel.check();
-        let _ = &mut duel;
-    }
 }
 
 /// Cuts bytes into messages.
