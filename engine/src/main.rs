@@ -1,3 +1,70 @@
-//! The `pgmux` program.
+//! The `pgmux` program: read the arguments, then do what they say.
 
-fn main() {}
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use engine::cli::{self, Cli, Command, DemoArgs, RunArgs};
+use engine::config::defaults_file;
+use engine::demo::{self, Stop};
+use engine::lifecycle::{self, Exit};
+use engine::logging;
+
+/// As a shell reports a program that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().into_command() {
+        Command::Run(args) => return run(&args),
+        Command::Demo(args) => return demo(&args),
+        Command::Check(args) => cli::check(&args).map_err(|errors| errors.to_string()),
+        Command::Config(_) => Ok(defaults_file()),
+    };
+    match done {
+        Ok(text) => print(&text),
+        Err(problems) => fail(&problems),
+    }
+}
+
+/// Logging, configuration, machine, and then the service until a signal ends it.
+fn run(args: &RunArgs) -> ExitCode {
+    if let Err(problem) = logging::init(args.log.log_format, args.log.log_level.as_deref()) {
+        return fail(&problem);
+    }
+    let config = match cli::prepare(args) {
+        Ok(config) => config,
+        Err(problems) => return fail(&problems),
+    };
+    match lifecycle::serve(config) {
+        // That clients did not make it in time is in the log; the operator's order was carried out.
+        Ok(Exit::Drained | Exit::TimedOut) => ExitCode::SUCCESS,
+        Ok(Exit::Forced) => ExitCode::from(INTERRUPTED),
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+fn demo(args: &DemoArgs) -> ExitCode {
+    match demo::run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Stop::Interrupted) => ExitCode::from(INTERRUPTED),
+        Err(Stop::Failed(text)) => fail(&text),
+    }
+}
+
+/// A reader that went away (`pgmux config --defaults | head`) is no failure.
+fn print(text: &str) -> ExitCode {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            fail(&format!("cannot write: {error}"))
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// Each line of `problems` to standard error.
+fn fail(problems: &str) -> ExitCode {
+    for line in problems.lines() {
+        eprintln!("pgmux: {line}");
+    }
+    ExitCode::FAILURE
+}

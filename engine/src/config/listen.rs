@@ -31,12 +31,15 @@ impl fmt::Display for ListenAddr {
 /// Reads a list of addresses; each problem comes with the number of its item.
 ///
 /// `/dir` is the socket `/dir/.s.PGSQL.<port>`, as libpq looks for it, with the port of the first TCP
-/// address in the list, or 5432 without one. `unix:/path` is the socket `/path` itself.
+/// address in the list, or 5432 without one. `unix:/path` is the socket `/path` itself. Port 0 lets the
+/// kernel choose; the line with `ready` in the log says what it chose.
 pub fn parse_all<T: AsRef<str>>(texts: &[T]) -> Result<Vec<ListenAddr>, Vec<(usize, String)>> {
     let port = texts
         .iter()
-        .find_map(|text| text.as_ref().parse().ok())
-        .map_or(PORT, |addr: SocketAddr| addr.port());
+        .filter_map(|text| text.as_ref().parse().ok())
+        .map(|addr: SocketAddr| addr.port())
+        .find(|port| *port != 0)
+        .unwrap_or(PORT);
     let mut addrs: Vec<ListenAddr> = Vec::new();
     let mut problems = Vec::new();
     for (index, text) in texts.iter().enumerate() {
@@ -79,15 +82,9 @@ fn parse(text: &str, port: u16) -> Result<ListenAddr, String> {
 }
 
 fn parse_tcp(text: &str) -> Result<SocketAddr, String> {
-    match text.parse::<SocketAddr>() {
-        Ok(addr) if addr.port() == 0 => {
-            Err(format!("expected a port from 1 to 65535, got {text:?}"))
-        }
-        Ok(addr) => Ok(addr),
-        Err(_) => Err(format!(
-            "expected an IP address with a port (127.0.0.1:6432, [::1]:6432, 0.0.0.0:6432 for all), a socket directory (/run/pgmux) or unix:/path, got {text:?}"
-        )),
-    }
+    text.parse().map_err(|_| {
+        format!("expected an IP address with a port (127.0.0.1:6432, [::1]:6432, 0.0.0.0:6432 for all), a socket directory (/run/pgmux) or unix:/path, got {text:?}")
+    })
 }
 
 #[cfg(test)]
@@ -107,6 +104,10 @@ mod tests {
         assert_eq!(written(&["127.0.0.1:6432"]), ["127.0.0.1:6432"]);
         assert_eq!(written(&["[::1]:6432"]), ["[::1]:6432"]);
         assert_eq!(written(&["unix:/run/x.sock"]), ["unix:/run/x.sock"]);
+        assert_eq!(
+            written(&["127.0.0.1:0", "127.0.0.1:6432", "/x"])[2],
+            "unix:/x/.s.PGSQL.6432"
+        );
     }
 
     #[test]
@@ -127,7 +128,6 @@ mod tests {
             "6432",
             "*:6432",
             "127.0.0.1",
-            "127.0.0.1:0",
             "unix:run",
             "unix:/x/",
             &long,
