@@ -73,7 +73,7 @@ pub(super) fn compare(
     let mode = |mode| {
         let direct = measure(mode, "direct", cluster.port())?;
         let before = front.cpu_seconds();
-        let pgmux = measure(mode, "pgmux", front.port())?;
+        let pgmux = measure(mode, "pgmux", front.port()).map_err(|stop| front.blame(stop))?;
         let cpu = front
             .cpu_seconds()
             .zip(before)

@@ -67,6 +67,17 @@ impl Front {
         &self.process
     }
 
+    /// A failure through pgmux comes with what pgmux has to say about it.
+    pub(super) fn blame(&self, stop: Stop) -> Stop {
+        match stop {
+            Stop::Failed(text) => Stop::Failed(format!(
+                "{text}\nThe end of pgmux's log:\n{}",
+                self.process.log_tail()
+            )),
+            Stop::Interrupted => stop,
+        }
+    }
+
     /// The CPU time that it used so far, in seconds.
     pub(super) fn cpu_seconds(&self) -> Option<f64> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id())).ok()?;

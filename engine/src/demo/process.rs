@@ -144,6 +144,11 @@ impl Service {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
+    /// The last lines of its standard error.
+    pub(super) fn log_tail(&self) -> String {
+        tail(&self.log)
+    }
+
     /// An error with the end of its log when it is no more.
     pub(super) fn alive(&self) -> Result<(), Stop> {
         // A child that ended and was not waited for is a zombie: its state says so without `&mut`.
