@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(super) type Listeners = Slab<Entry>;
 
@@ -14,6 +14,8 @@ pub(super) struct Entry {
     fd: OwnedFd,
     queue: VecDeque<OwnedFd>,
     error: Option<i32>,
+    /// After an error: when to try again.
+    pause: Option<Instant>,
     armed: bool,
     closing: bool,
     waker: Option<Waker>,
@@ -29,10 +31,21 @@ impl Ring {
     /// Starts to accept on a listening socket.
     pub fn listener(&self, fd: OwnedFd) -> Listener {
         let raw = fd.as_raw_fd();
-        let entry = Entry { fd, queue: VecDeque::new(), error: None, armed: true, closing: false, waker: None };
+        let entry = Entry {
+            fd,
+            queue: VecDeque::new(),
+            error: None,
+            pause: None,
+            armed: true,
+            closing: false,
+            waker: None,
+        };
         let id = u32::try_from(self.0.listeners.borrow_mut().insert(entry)).expect("few listeners");
         self.0.sys.borrow_mut().accept(id, raw);
-        Listener { ring: self.clone(), id }
+        Listener {
+            ring: self.clone(),
+            id,
+        }
     }
 
     pub(super) fn on_accepted(&self, listener: u32, fd: Result<OwnedFd, i32>, more: bool) {
@@ -49,6 +62,7 @@ impl Ring {
             Ok(fd) => entry.queue.push_back(fd),
             Err(number) => {
                 entry.error = Some(number);
+                entry.pause = Some(Instant::now() + ACCEPT_PAUSE);
                 self.count(|stats| stats.accept_failures += 1);
             }
         }
@@ -60,30 +74,69 @@ impl Ring {
 
 impl Listener {
     /// The next connection. An error has ended the kernel's accept for now:
-    /// it is armed again after a pause, so that a process out of descriptors
-    /// keeps serving those whom it has. Dropping the future loses nothing.
+    /// the call after it arms it again, but not before a pause, so that a
+    /// process out of descriptors keeps serving those whom it has. Dropping
+    /// the future loses nothing.
     pub async fn accept(&self) -> io::Result<OwnedFd> {
-        let next = std::future::poll_fn(|cx: &mut Context<'_>| {
-            let mut listeners = self.ring.0.listeners.borrow_mut();
-            let entry = &mut listeners[self.id as usize];
-            if let Some(fd) = entry.queue.pop_front() {
-                return Poll::Ready(Ok(fd));
+        loop {
+            let pause = match self.arm() {
+                Armed::Ready(next) => return next,
+                Armed::Paused(until) => Some(until),
+                Armed::Waiting => None,
+            };
+            let next = std::future::poll_fn(|cx| self.poll_next(cx));
+            if let Ok(next) = self.ring.until(pause, next).await {
+                return next;
             }
-            if let Some(number) = entry.error.take() {
-                return Poll::Ready(Err(io::Error::from_raw_os_error(number)));
-            }
-            if !entry.armed {
-                entry.armed = true;
-                self.ring.0.sys.borrow_mut().accept(self.id, entry.fd.as_raw_fd());
-            }
-            entry.waker = Some(cx.waker().clone());
-            Poll::Pending
-        })
-        .await;
-        if next.is_err() {
-            self.ring.sleep(ACCEPT_PAUSE).await;
         }
-        next
+    }
+
+    /// What is there at once; else makes the kernel accept, if it may.
+    fn arm(&self) -> Armed {
+        let mut listeners = self.ring.0.listeners.borrow_mut();
+        let entry = &mut listeners[self.id as usize];
+        if let Some(next) = entry.next() {
+            return Armed::Ready(next);
+        }
+        if entry.armed {
+            return Armed::Waiting;
+        }
+        if let Some(until) = entry.pause
+            && Instant::now() < until
+        {
+            return Armed::Paused(until);
+        }
+        entry.pause = None;
+        entry.armed = true;
+        self.ring
+            .0
+            .sys
+            .borrow_mut()
+            .accept(self.id, entry.fd.as_raw_fd());
+        Armed::Waiting
+    }
+
+    fn poll_next(&self, cx: &Context<'_>) -> Poll<io::Result<OwnedFd>> {
+        let mut listeners = self.ring.0.listeners.borrow_mut();
+        let entry = &mut listeners[self.id as usize];
+        entry.waker = Some(cx.waker().clone());
+        entry.next().map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+enum Armed {
+    Ready(io::Result<OwnedFd>),
+    Waiting,
+    Paused(Instant),
+}
+
+impl Entry {
+    fn next(&mut self) -> Option<io::Result<OwnedFd>> {
+        let error = |number| Err(io::Error::from_raw_os_error(number));
+        self.queue
+            .pop_front()
+            .map(Ok)
+            .or_else(|| self.error.take().map(error))
     }
 }
 

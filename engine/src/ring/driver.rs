@@ -4,11 +4,13 @@ use super::sys::Event;
 use super::{Ring, task};
 use std::io;
 
-/// Runs the ring for ever. Spawned as a plain glommio task, so that it does
-/// not count itself. Ends only when the ring itself fails.
-pub async fn drive(ring: Ring) -> io::Error {
+/// Runs the ring until `finished` says so, or until the ring itself fails.
+/// It must be the executor's first future, or a plain glommio task: it must
+/// not count itself.
+pub async fn drive(ring: Ring, finished: impl Fn() -> bool) -> io::Result<()> {
     let mut events = Vec::with_capacity(EVENTS_AT_ONCE);
-    let mut polls = task::polls();
+    // What was spawned before goes first.
+    let mut polls = task::polls().wrapping_sub(1);
     let mut passes = 0;
     loop {
         let now = task::polls();
@@ -22,8 +24,10 @@ pub async fn drive(ring: Ring) -> io::Error {
             continue;
         }
         passes = 0;
-        if let Err(error) = ring.turn(!progressed, &mut events) {
-            return error;
+        let last = finished();
+        ring.turn(!progressed && !last, &mut events)?;
+        if last {
+            return Ok(());
         }
         futures_lite::future::yield_now().await;
     }
@@ -31,23 +35,31 @@ pub async fn drive(ring: Ring) -> io::Error {
 
 impl Ring {
     /// One turn: hand over what is queued, sleep if allowed, take what came.
-    fn turn(&self, may_sleep: bool, events: &mut Vec<Event>) -> io::Result<()> {
+    pub(super) fn turn(&self, may_sleep: bool, events: &mut Vec<Event>) -> io::Result<()> {
         let more = self.flush_sockets();
         let may_sleep = may_sleep && !more;
         self.run_timers(false);
         self.count(|stats| {
-            stats.enters += 1;
             stats.sleeps += u64::from(may_sleep);
         });
         self.0.sys.borrow_mut().enter(may_sleep)?;
-        self.0.sys.borrow_mut().reap(events);
+        self.0.sys.borrow_mut().reap(events)?;
         self.count(|stats| stats.completions += events.len() as u64);
         self.detach_lingering();
         let mut ticked = false;
         for event in events.drain(..) {
             match event {
-                Event::Recv { socket, bytes, more } => self.on_recv(socket, bytes, more),
-                Event::Sent { socket, chunks, sent, error } => self.on_sent(socket, chunks, sent, error),
+                Event::Recv {
+                    socket,
+                    bytes,
+                    more,
+                } => self.on_recv(socket, bytes, more),
+                Event::Sent {
+                    socket,
+                    chunks,
+                    sent,
+                    error,
+                } => self.on_sent(socket, chunks, sent, error),
                 Event::Accepted { listener, fd, more } => self.on_accepted(listener, fd, more),
                 Event::Done { op, result } => self.on_done(op, result),
                 Event::Tick => ticked = true,

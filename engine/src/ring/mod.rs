@@ -59,7 +59,12 @@ impl Default for Sizes {
     /// 8 MiB of receive buffers: enough for a thousand sockets that become
     /// readable in one turn, each with a full 8 KiB.
     fn default() -> Self {
-        Self { submissions: 1024, completions: 8192, buffers: 1024, buffer_bytes: 8192 }
+        Self {
+            submissions: 1024,
+            completions: 8192,
+            buffers: 1024,
+            buffer_bytes: 8192,
+        }
     }
 }
 
@@ -114,7 +119,10 @@ impl Ring {
 
     /// What the ring has done so far.
     pub fn stats(&self) -> RingStats {
-        self.0.stats.get()
+        RingStats {
+            enters: self.0.sys.borrow().entered(),
+            ..self.0.stats.get()
+        }
     }
 
     /// Receive buffers that the kernel may fill now.

@@ -28,9 +28,14 @@ impl Ring {
     /// Connects a new socket. Dropping the future gives the attempt up; the
     /// descriptor closes when the kernel has let go of it.
     pub async fn connect(&self, fd: OwnedFd, address: SockAddr) -> io::Result<Socket> {
-        let op = u32::try_from(self.0.ops.borrow_mut().insert(Op::default())).expect("fewer than 2^32 operations");
+        let op = u32::try_from(self.0.ops.borrow_mut().insert(Op::default()))
+            .expect("fewer than 2^32 operations");
         self.0.sys.borrow_mut().connect(op, fd.as_raw_fd(), address);
-        let mut pending = Pending { ring: self, op, fd: Some(fd) };
+        let mut pending = Pending {
+            ring: self,
+            op,
+            fd: Some(fd),
+        };
         let result = std::future::poll_fn(|cx: &mut Context<'_>| {
             let mut ops = self.0.ops.borrow_mut();
             let entry = &mut ops[op as usize];
@@ -68,7 +73,9 @@ impl Drop for Pending<'_> {
     fn drop(&mut self) {
         let Some(fd) = self.fd.take() else { return };
         let mut ops = self.ring.0.ops.borrow_mut();
-        let Some(entry) = ops.get_mut(self.op as usize) else { return };
+        let Some(entry) = ops.get_mut(self.op as usize) else {
+            return;
+        };
         if entry.result.is_some() {
             ops.remove(self.op as usize);
         } else {

@@ -1,12 +1,12 @@
 //! Sockets: what has arrived, what is to be sent, and back-pressure.
 
+use super::Ring;
 use super::chunk::Chunk;
 use super::sys::{Outgoing, Slice, Sys};
-use super::Ring;
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::task::{Context, Poll, Waker};
 
 #[derive(Default)]
@@ -17,12 +17,14 @@ pub(super) struct Sockets {
     /// Sockets that took receive buffers in this turn, and in the one before.
     holding: Vec<u32>,
     lingering: Vec<u32>,
+    /// Sockets whose receive ended because no buffer was free.
+    starved: Vec<u32>,
     /// Heap buffers for small writes, kept for reuse.
     spare: Vec<Vec<u8>>,
 }
 
 struct Entry {
-    fd: RawFd,
+    fd: OwnedFd,
     rx: VecDeque<Chunk>,
     rx_bytes: usize,
     rx_end: Option<RxEnd>,
@@ -31,7 +33,7 @@ struct Entry {
     tx: VecDeque<Chunk>,
     /// Bytes queued, those in flight included.
     tx_bytes: usize,
-    tx_in_flight: bool,
+    tx_flight: Option<u32>,
     /// The peer's window was full: send patiently until the queue is empty.
     tx_slow: bool,
     tx_error: Option<i32>,
@@ -39,7 +41,11 @@ struct Entry {
     tx_watched: bool,
     dirty: bool,
     holding: bool,
+    /// Waits in [`Sockets::starved`].
+    starved: bool,
     closing: bool,
+    /// On closing, what is queued is offered to the kernel once.
+    linger: bool,
     waker: Option<Waker>,
 }
 
@@ -78,7 +84,7 @@ impl Ring {
     pub fn socket(&self, fd: OwnedFd) -> Socket {
         let mut sockets = self.0.sockets.borrow_mut();
         let id = sockets.slab.insert(Entry {
-            fd: fd.into_raw_fd(),
+            fd,
             rx: VecDeque::new(),
             rx_bytes: 0,
             rx_end: None,
@@ -86,43 +92,58 @@ impl Ring {
             paused: false,
             tx: VecDeque::new(),
             tx_bytes: 0,
-            tx_in_flight: false,
+            tx_flight: None,
             tx_slow: false,
             tx_error: None,
             tx_watched: false,
             dirty: false,
             holding: false,
+            starved: false,
             closing: false,
+            linger: false,
             waker: None,
         });
         let id = u32::try_from(id).expect("fewer than 2^32 sockets");
         sockets.mark_dirty(id);
-        Socket { ring: self.clone(), id }
+        Socket {
+            ring: self.clone(),
+            id,
+        }
     }
 
-    /// Hands queued sends and receives to the kernel. True when some socket
-    /// has more to send than one operation takes: do not sleep on that.
+    /// Hands queued sends and receives to the kernel. True when there is more
+    /// to do than the kernel will report: do not sleep on that.
     pub(super) fn flush_sockets(&self) -> bool {
         let mut sockets = self.0.sockets.borrow_mut();
         let mut sys = self.0.sys.borrow_mut();
-        let Sockets { slab, dirty, spare, .. } = &mut *sockets;
+        if sys.free_buffers() > 0 {
+            sockets.feed_starved();
+        }
+        let Sockets {
+            slab, dirty, spare, ..
+        } = &mut *sockets;
         let mut more = false;
         for id in dirty.drain(..) {
-            let Some(entry) = slab.get_mut(id as usize) else { continue };
+            let Some(entry) = slab.get_mut(id as usize) else {
+                continue;
+            };
             entry.dirty = false;
             if entry.closing {
+                if entry.linger && !entry.tx_slow {
+                    entry.flush(id, &mut sys, spare);
+                }
                 if entry.finish_close(id, &mut sys) {
-                    slab.remove(id as usize);
+                    sys.close(slab.remove(id as usize).fd);
                 }
                 continue;
             }
-            if entry.recv == Recv::Off && entry.wants_recv() {
+            if entry.recv == Recv::Off && entry.wants_recv() && !entry.starved {
                 entry.recv = Recv::Armed;
-                sys.recv(id, entry.fd);
+                sys.recv(id, entry.fd.as_raw_fd());
             }
             more |= entry.flush(id, &mut sys, spare);
         }
-        more
+        more || sockets.feeds_soon(&sys)
     }
 
     pub(super) fn on_recv(&self, id: u32, bytes: Result<Option<Slice>, i32>, more: bool) {
@@ -139,19 +160,24 @@ impl Ring {
                     entry.recv = Recv::Ending;
                     self.0.sys.borrow_mut().cancel_recv(id);
                 }
+                entry.wake();
                 sockets.note_holding(id);
             }
             Ok(Some(_)) => {}
-            Ok(None) => entry.rx_end = Some(RxEnd::Eof),
-            Err(libc::ENOBUFS) => self.count(|stats| stats.no_buffers += 1),
+            Ok(None) => {
+                entry.rx_end = Some(RxEnd::Eof);
+                entry.wake();
+            }
+            Err(libc::ENOBUFS) => {
+                self.count(|stats| stats.no_buffers += 1);
+                entry.starved = true;
+                sockets.starved.push(id);
+            }
             Err(libc::ECANCELED | libc::EINTR) => {}
-            Err(number) => entry.rx_end = Some(RxEnd::Error(number)),
-        }
-        let entry = &mut sockets.slab[id as usize];
-        if !entry.closing
-            && let Some(waker) = &entry.waker
-        {
-            waker.wake_by_ref();
+            Err(number) => {
+                entry.rx_end = Some(RxEnd::Error(number));
+                entry.wake();
+            }
         }
         if !more {
             sockets.mark_dirty(id);
@@ -162,10 +188,10 @@ impl Ring {
         let mut sockets = self.0.sockets.borrow_mut();
         let Sockets { slab, spare, .. } = &mut *sockets;
         let entry = &mut slab[id as usize];
-        entry.tx_in_flight = false;
+        entry.tx_flight = None;
         entry.tx_bytes -= sent;
         let unsent = entry.restore(chunks, sent, spare);
-        if unsent {
+        if unsent && error.is_none() {
             entry.tx_slow = true;
             entry.tx.iter_mut().for_each(Chunk::detach);
             self.count(|stats| stats.short_sends += 1);
@@ -179,11 +205,8 @@ impl Ring {
         if drained {
             entry.tx_watched = false;
         }
-        if (drained || error.is_some())
-            && !entry.closing
-            && let Some(waker) = &entry.waker
-        {
-            waker.wake_by_ref();
+        if drained || error.is_some() {
+            entry.wake();
         }
         if entry.closing || !entry.tx.is_empty() {
             sockets.mark_dirty(id);
@@ -196,7 +219,12 @@ impl Ring {
     /// buffers.
     pub(super) fn detach_lingering(&self) {
         let mut sockets = self.0.sockets.borrow_mut();
-        let Sockets { slab, holding, lingering, .. } = &mut *sockets;
+        let Sockets {
+            slab,
+            holding,
+            lingering,
+            ..
+        } = &mut *sockets;
         for id in lingering.drain(..) {
             if let Some(entry) = slab.get_mut(id as usize) {
                 entry.holding = false;
@@ -209,6 +237,24 @@ impl Ring {
 }
 
 impl Sockets {
+    /// Lets the starved receive again.
+    fn feed_starved(&mut self) {
+        for id in std::mem::take(&mut self.starved) {
+            if let Some(entry) = self.slab.get_mut(id as usize) {
+                entry.starved = false;
+                self.mark_dirty(id);
+            }
+        }
+    }
+
+    /// Whether some are starved and the next turns give buffers back. If not,
+    /// tasks hold them all, and only what wakes those can help.
+    fn feeds_soon(&self, sys: &Sys) -> bool {
+        let buffers_return =
+            !self.holding.is_empty() || !self.lingering.is_empty() || sys.has_quick();
+        !self.starved.is_empty() && buffers_return
+    }
+
     fn mark_dirty(&mut self, id: u32) {
         let entry = &mut self.slab[id as usize];
         if !entry.dirty {
@@ -227,26 +273,53 @@ impl Sockets {
 }
 
 impl Entry {
+    fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.wake_by_ref();
+        }
+    }
+
+    fn end(&self) -> Option<RxEnd> {
+        let paused_for_ever = self
+            .paused
+            .then_some(self.tx_error)
+            .flatten()
+            .map(RxEnd::Error);
+        self.rx
+            .is_empty()
+            .then_some(self.rx_end.or(paused_for_ever))
+            .flatten()
+    }
+
     fn wants_recv(&self) -> bool {
         !self.paused && self.rx_end.is_none() && self.rx_bytes <= RX_LOW
     }
 
-    /// Starts the next send. True when chunks are left that it did not take.
+    /// Starts the next send. True when the driver must not sleep on it: the
+    /// kernel is silent about a quick send that succeeds, but chunks are left
+    /// that it did not take, or the owner waits for its end.
     fn flush(&mut self, id: u32, sys: &mut Sys, spare: &mut Vec<Vec<u8>>) -> bool {
-        if self.tx_in_flight || self.tx.is_empty() || self.tx_error.is_some() {
+        if self.tx_flight.is_some() || self.tx.is_empty() || self.tx_error.is_some() {
             return false;
         }
-        let chunks = if self.tx_slow { self.take_slow() } else { self.take_quick(spare) };
-        self.tx_in_flight = true;
-        sys.send(id, self.fd, chunks, !self.tx_slow);
-        !self.tx_slow && !self.tx.is_empty()
+        let chunks = if self.tx_slow {
+            self.take_slow()
+        } else {
+            self.take_quick(spare)
+        };
+        self.tx_flight = Some(sys.send(id, self.fd.as_raw_fd(), chunks, !self.tx_slow));
+        !self.tx_slow && (!self.tx.is_empty() || self.tx_watched)
     }
 
     /// All that is queued, in one operation: small pieces are copied
     /// together, larger ones gathered.
     fn take_quick(&mut self, spare: &mut Vec<Vec<u8>>) -> Outgoing {
         if self.tx.len() == 1 {
-            return Outgoing::One(self.tx.pop_front().unwrap_or_else(|| Chunk::heap(Vec::new())));
+            return Outgoing::One(
+                self.tx
+                    .pop_front()
+                    .unwrap_or_else(|| Chunk::heap(Vec::new())),
+            );
         }
         if self.tx_bytes <= COPY_MAX {
             let mut together = spare.pop().unwrap_or_default();
@@ -256,15 +329,29 @@ impl Entry {
             }
             return Outgoing::One(Chunk::heap(together));
         }
-        let parts = self.tx.len().min(GATHER_MAX);
+        let mut bytes = 0;
+        let fits = |chunk: &&Chunk| {
+            bytes += chunk.len();
+            bytes <= SEND_MAX
+        };
+        let parts = self
+            .tx
+            .iter()
+            .take(GATHER_MAX)
+            .take_while(fits)
+            .count()
+            .max(1);
         Outgoing::Many(self.tx.drain(..parts).collect())
     }
 
     /// The front of the queue, off the receive buffers: it may wait long.
     fn take_slow(&mut self) -> Outgoing {
         let mut together = Vec::new();
-        while let Some(chunk) = self.tx.front() {
-            if !together.is_empty() && together.len() + chunk.len() > SLOW_MAX {
+        while let Some(chunk) = self.tx.front_mut() {
+            let room = SLOW_MAX - together.len();
+            if chunk.len() > room {
+                together.extend_from_slice(&chunk[..room]);
+                chunk.advance(room);
                 break;
             }
             together.extend_from_slice(chunk);
@@ -292,7 +379,9 @@ impl Entry {
                 let later = std::mem::take(&mut self.tx);
                 match chunks {
                     Outgoing::One(chunk) => restore(chunk, &mut self.tx),
-                    Outgoing::Many(many) => many.into_iter().for_each(|chunk| restore(chunk, &mut self.tx)),
+                    Outgoing::Many(many) => many
+                        .into_iter()
+                        .for_each(|chunk| restore(chunk, &mut self.tx)),
                 }
                 let unsent = !self.tx.is_empty();
                 self.tx.extend(later);
@@ -302,20 +391,17 @@ impl Entry {
         !self.tx.is_empty()
     }
 
-    /// Ends a socket whose owner is gone; true when the kernel owes nothing.
+    /// Ends what the kernel does for a socket whose owner is gone; true when it
+    /// owes nothing any more.
     fn finish_close(&mut self, id: u32, sys: &mut Sys) -> bool {
         if self.recv == Recv::Armed {
             self.recv = Recv::Ending;
             sys.cancel_recv(id);
         }
-        if self.tx_in_flight {
-            sys.cancel_send(id);
+        if let Some(flight) = self.tx_flight {
+            sys.cancel_send(flight);
         }
-        if self.recv != Recv::Off || self.tx_in_flight {
-            return false;
-        }
-        sys.close(self.fd);
-        true
+        self.recv == Recv::Off && self.tx_flight.is_none()
     }
 }
 
@@ -367,9 +453,11 @@ impl Socket {
         self.with(|entry| entry.rx_bytes)
     }
 
-    /// Why nothing more will come, once all that came has been taken.
+    /// Why nothing more will come, once all that came has been taken. A
+    /// failed send alone is no end while the socket receives: the peer may
+    /// have said why before it left.
     pub fn end(&self) -> Option<RxEnd> {
-        self.with(|entry| if entry.rx.is_empty() { entry.rx_end } else { None })
+        self.with(|entry| entry.end())
     }
 
     /// Whether the peer is known to be gone, even if bytes still wait.
@@ -416,6 +504,7 @@ impl Socket {
         if chunk.is_empty() {
             return;
         }
+        assert!(chunk.len() <= SEND_MAX, "a chunk fits one send");
         let mut sockets = self.ring.0.sockets.borrow_mut();
         let entry = &mut sockets.slab[self.id as usize];
         if chunk.len() <= JOIN_MAX && matches!(entry.tx.back(), Some(Chunk::Heap { .. })) {
@@ -440,6 +529,7 @@ impl Socket {
         if bytes.is_empty() {
             return;
         }
+        assert!(bytes.len() <= SEND_MAX, "a chunk fits one send");
         let mut sockets = self.ring.0.sockets.borrow_mut();
         let Sockets { slab, spare, .. } = &mut *sockets;
         let entry = &mut slab[self.id as usize];
@@ -448,7 +538,9 @@ impl Socket {
         }
         entry.tx_bytes += bytes.len();
         match entry.tx.back_mut() {
-            Some(Chunk::Heap { bytes: last, .. }) if last.len() < COPY_MAX => last.extend_from_slice(bytes),
+            Some(Chunk::Heap { bytes: last, .. }) if last.len() < COPY_MAX => {
+                last.extend_from_slice(bytes)
+            }
             _ => {
                 let mut fresh = spare.pop().unwrap_or_default();
                 fresh.extend_from_slice(bytes);
@@ -471,6 +563,12 @@ impl Socket {
             entry.tx_watched |= full;
             full
         })
+    }
+
+    /// When dropped, the socket offers what is queued to the kernel once: for
+    /// last words that are small and not vital.
+    pub fn linger(&self) {
+        self.with(|entry| entry.linger = true);
     }
 
     /// Why nothing can be sent any more.
@@ -497,13 +595,17 @@ impl Socket {
         .await
     }
 
-    /// Waits until bytes have come or none will. Takes the socket's waker.
-    /// Dropping the future loses nothing.
+    /// Waits until bytes have come or there is an [`Socket::end`]. Takes the
+    /// socket's waker. Dropping the future loses nothing.
     pub async fn readable(&self) {
         std::future::poll_fn(|cx: &mut Context<'_>| {
             self.set_waker(cx.waker());
-            let ready = self.with(|entry| !entry.rx.is_empty() || entry.rx_end.is_some() || entry.tx_error.is_some());
-            if ready { Poll::Ready(()) } else { Poll::Pending }
+            let ready = self.with(|entry| !entry.rx.is_empty() || entry.end().is_some());
+            if ready {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
         .await;
     }
@@ -530,7 +632,9 @@ impl Drop for Socket {
         entry.closing = true;
         entry.waker = None;
         entry.rx = VecDeque::new();
-        entry.tx = VecDeque::new();
+        if !entry.linger {
+            entry.tx = VecDeque::new();
+        }
         sockets.mark_dirty(self.id);
     }
 }
@@ -550,7 +654,11 @@ const COPY_MAX: usize = 4096;
 const JOIN_MAX: usize = 512;
 /// Parts of one gathered send.
 const GATHER_MAX: usize = 64;
-/// Bytes of one patient send.
+/// Bytes of one send: the kernel cuts off silently what is past 2 GiB less a
+/// page (`MAX_RW_COUNT`).
+const SEND_MAX: usize = 1 << 30;
+/// Bytes of one patient send. The kernel hands a send that had to wait more
+/// than a hundred times to a thread; this much never does.
 const SLOW_MAX: usize = 64 * 1024;
 /// Heap buffers kept for reuse.
 const SPARE_MAX: usize = 256;

@@ -6,7 +6,9 @@
 //! * received bytes live in [`Buffers`], which outlives every [`Slice`] of it;
 //! * bytes being sent are moved into [`Sys::flights`] and handed back by
 //!   [`Event::Sent`];
-//! * addresses, timespecs and the wake-up counter are boxed in [`Sys`].
+//! * addresses, timespecs and the wake-up counter are boxed in [`Sys`];
+//! * dropping [`Sys`] first takes back all that the kernel has: closing the
+//!   ring's descriptor alone would leave that to some later moment.
 //!
 //! Two kinds of send exist. A *quick* send must finish inside
 //! `io_uring_enter`: `MSG_DONTWAIT` keeps the kernel from parking it and
@@ -23,7 +25,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::Cell;
 use std::io;
 use std::ops::Deref;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -45,14 +47,15 @@ pub(super) struct Buffers {
 
 impl Buffers {
     fn new(count: u16, size: u32) -> Rc<Self> {
-        assert!(count.is_power_of_two(), "a buffer ring's length is a power of two");
+        assert!(
+            count.is_power_of_two(),
+            "a buffer ring's length is a power of two"
+        );
         let mem_layout = Layout::from_size_align(usize::from(count) * size as usize, PAGE)
             .expect("buffer memory fits the address space");
-        let ring_layout = Layout::from_size_align(
-            usize::from(count) * size_of::<types::BufRingEntry>(),
-            PAGE,
-        )
-        .expect("buffer ring fits the address space");
+        let ring_layout =
+            Layout::from_size_align(usize::from(count) * size_of::<types::BufRingEntry>(), PAGE)
+                .expect("buffer ring fits the address space");
         let buffers = Rc::new(Self {
             mem: allocate(mem_layout),
             mem_layout,
@@ -103,15 +106,21 @@ impl Buffers {
         assert!(len <= self.size, "the kernel filled no more than a buffer");
         self.uses[usize::from(id)].set(1);
         self.free.set(self.free.get() - 1);
-        Slice { buffers: Rc::clone(self), id, start: 0, len }
+        Slice {
+            buffers: Rc::clone(self),
+            id,
+            start: 0,
+            len,
+        }
     }
 }
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        // SAFETY: both were allocated with these layouts; the ring that knew
-        // them is gone, since `Sys` drops it first, and no `Slice` is left,
-        // since each holds an `Rc` of this.
+        // SAFETY: both were allocated with these layouts; no receive is armed
+        // that could fill them, since `Sys` gives up its `Rc` only when the
+        // kernel owes nothing, and no `Slice` is left, since each holds an
+        // `Rc` too.
         unsafe {
             dealloc(self.mem.as_ptr(), self.mem_layout);
             dealloc(self.ring.as_ptr().cast(), self.ring_layout);
@@ -140,7 +149,12 @@ impl Slice {
         assert!(at <= self.len, "split inside the slice");
         let uses = &self.buffers.uses[usize::from(self.id)];
         uses.set(uses.get() + 1);
-        let head = Slice { buffers: Rc::clone(&self.buffers), id: self.id, start: self.start, len: at };
+        let head = Slice {
+            buffers: Rc::clone(&self.buffers),
+            id: self.id,
+            start: self.start,
+            len: at,
+        };
         self.start += at;
         self.len -= at;
         head
@@ -189,12 +203,25 @@ impl Drop for Slice {
 pub(super) enum Event {
     /// Bytes for a socket, its end, or an error number; `more` while the
     /// multishot receive stays armed.
-    Recv { socket: u32, bytes: Result<Option<Slice>, i32>, more: bool },
+    Recv {
+        socket: u32,
+        bytes: Result<Option<Slice>, i32>,
+        more: bool,
+    },
     /// A send is over: its chunks come back, with how many bytes went out and
     /// the error that stopped it.
-    Sent { socket: u32, chunks: Outgoing, sent: usize, error: Option<i32> },
+    Sent {
+        socket: u32,
+        chunks: Outgoing,
+        sent: usize,
+        error: Option<i32>,
+    },
     /// A connection, or why there is none; `more` while still armed.
-    Accepted { listener: u32, fd: Result<OwnedFd, i32>, more: bool },
+    Accepted {
+        listener: u32,
+        fd: Result<OwnedFd, i32>,
+        more: bool,
+    },
     /// A one-shot operation ended.
     Done { op: u32, result: i32 },
     /// The earliest timer may be due.
@@ -232,6 +259,9 @@ pub(super) struct Sys {
     /// Quick sends not yet settled, with the number of their submission.
     quick: Vec<(u64, u32)>,
     pushed: u64,
+    /// Operations whose last completion has not been seen.
+    owed: u64,
+    entered: u64,
     // Boxed, because the kernel has their addresses.
     #[allow(clippy::vec_box)]
     gathers: Vec<Box<Gather>>,
@@ -253,7 +283,7 @@ impl Sys {
             .build(sizes.submissions)?;
         let buffers = Buffers::new(sizes.buffers, sizes.buffer_bytes);
         // SAFETY: `buffers` has room for `count` entries, page-aligned, and
-        // lives as long as the ring (`Sys` drops `ring` first).
+        // outlives all receives into it (see `Drop`).
         unsafe {
             ring.submitter().register_buf_ring_with_flags(
                 buffers.ring.as_ptr() as u64,
@@ -262,15 +292,14 @@ impl Sys {
                 0,
             )?;
         }
-        // A registered ring saves a descriptor look-up an enter; without it
-        // all works the same.
-        let _ = ring.submitter().register_ring_fd();
         let mut sys = Self {
             ring,
             buffers,
             flights: Slab::new(),
             quick: Vec::new(),
             pushed: 0,
+            owed: 0,
+            entered: 0,
             gathers: Vec::new(),
             times: Vec::new(),
             addresses: Slab::new(),
@@ -283,24 +312,31 @@ impl Sys {
 
     fn push(&mut self, entry: squeue::Entry) -> u64 {
         loop {
-            // SAFETY (for each entry pushed in this file): what it points to
-            // is owned by `self` until its completion has been seen, or until
-            // submission where the kernel copies (addresses, times, headers).
+            // SAFETY: what the entry points to is owned by `self` until its
+            // completion has been seen, or until submission where the kernel
+            // copies (addresses, times, headers): so for each one that this
+            // file pushes.
             let pushed = unsafe { self.ring.submission().push(&entry) };
             if pushed.is_ok() {
                 break;
             }
             // Full: hand over what is there. An error here repeats at the
             // next `enter`, which reports it.
+            self.entered += 1;
             let _ = self.ring.submit();
         }
+        self.owed += u64::from(is_owed(entry.get_user_data()));
         self.pushed += 1;
         self.pushed
     }
 
     /// Arms a multishot receive for a socket.
     pub(super) fn recv(&mut self, socket: u32, fd: RawFd) {
-        self.push(opcode::RecvMulti::new(types::Fd(fd), BUFFER_GROUP).build().user_data(data(RECV, socket)));
+        self.push(
+            opcode::RecvMulti::new(types::Fd(fd), BUFFER_GROUP)
+                .build()
+                .user_data(data(RECV, socket)),
+        );
     }
 
     /// Ends a socket's receive; [`Event::Recv`] with `more: false` follows.
@@ -329,7 +365,11 @@ impl Sys {
         let slot = self.addresses.vacant_entry();
         let address = slot.insert(Box::new(address));
         let pointer = address.as_ptr().cast::<libc::sockaddr>();
-        self.push(opcode::Connect::new(types::Fd(fd), pointer, length).build().user_data(data(OP, op)));
+        self.push(
+            opcode::Connect::new(types::Fd(fd), pointer, length)
+                .build()
+                .user_data(data(OP, op)),
+        );
     }
 
     /// Ends a one-shot operation; its [`Event::Done`] still follows.
@@ -347,36 +387,61 @@ impl Sys {
     }
 
     /// Closes a descriptor without a system call of its own.
-    pub(super) fn close(&mut self, fd: RawFd) {
+    pub(super) fn close(&mut self, fd: OwnedFd) {
         self.push(
-            opcode::Close::new(types::Fd(fd))
+            opcode::Close::new(types::Fd(fd.into_raw_fd()))
                 .build()
                 .flags(squeue::Flags::SKIP_SUCCESS)
                 .user_data(data(IGNORE, 0)),
         );
     }
 
-    /// Asks for a [`Event::Tick`] after `delay`.
+    /// Asks for a [`Event::Tick`] after `delay`. None may be outstanding.
     pub(super) fn tick_after(&mut self, delay: Duration) {
         let time = Box::new(types::Timespec::from(delay));
-        self.push(opcode::Timeout::new(&raw const *time).build().user_data(data(TICK, 0)));
+        self.push(
+            opcode::Timeout::new(&raw const *time)
+                .build()
+                .user_data(data(TICK, 0)),
+        );
+        self.times.push(time);
+    }
+
+    /// Changes when the outstanding [`Event::Tick`] comes. If it has come
+    /// already, the kernel finds nothing to change and the event is on its way.
+    pub(super) fn move_tick(&mut self, delay: Duration) {
+        let time = Box::new(types::Timespec::from(delay));
+        self.push(
+            opcode::TimeoutUpdate::new(data(TICK, 0), &raw const *time)
+                .build()
+                .flags(squeue::Flags::SKIP_SUCCESS)
+                .user_data(data(IGNORE, 0)),
+        );
         self.times.push(time);
     }
 
     fn arm_wake(&mut self) {
         let fd = types::Fd(self.wake_fd);
         let into = (&raw mut *self.wake_count).cast::<u8>();
-        self.push(opcode::Read::new(fd, into, 8).build().user_data(data(WAKE, 0)));
+        self.push(
+            opcode::Read::new(fd, into, 8)
+                .build()
+                .user_data(data(WAKE, 0)),
+        );
     }
 
     /// Sends chunks in order; see the module's text for quick and patient.
-    pub(super) fn send(&mut self, socket: u32, fd: RawFd, chunks: Outgoing, quick: bool) {
-        let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL | if quick { libc::MSG_DONTWAIT } else { 0 };
+    /// Returns the flight's number, for [`Sys::cancel_send`].
+    pub(super) fn send(&mut self, socket: u32, fd: RawFd, chunks: Outgoing, quick: bool) -> u32 {
+        let flags =
+            libc::MSG_NOSIGNAL | libc::MSG_WAITALL | if quick { libc::MSG_DONTWAIT } else { 0 };
         let mut gather = None;
         let entry = match &chunks {
             Outgoing::One(chunk) => {
                 let length = u32::try_from(chunk.len()).expect("chunks are smaller than 4 GiB");
-                opcode::Send::new(types::Fd(fd), chunk.as_ptr(), length).flags(flags).build()
+                opcode::Send::new(types::Fd(fd), chunk.as_ptr(), length)
+                    .flags(flags)
+                    .build()
             }
             Outgoing::Many(many) => {
                 let mut held = self.gathers.pop().unwrap_or_default();
@@ -392,30 +457,40 @@ impl Sys {
                 header.msg_iovlen = held.parts.len() as _;
                 let header = &raw const *held.header.insert(header);
                 gather = Some(held);
-                opcode::SendMsg::new(types::Fd(fd), header).flags(flags as u32).build()
+                opcode::SendMsg::new(types::Fd(fd), header)
+                    .flags(flags as u32)
+                    .build()
             }
         };
-        let flight = self.flights.insert(Flight { socket, chunks, gather, outcome: None });
+        let flight = self.flights.insert(Flight {
+            socket,
+            chunks,
+            gather,
+            outcome: None,
+        });
         let flight = u32::try_from(flight).expect("fewer than 2^32 sends in flight");
         if quick {
-            let number = self.push(entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(data(QUICK, flight)));
+            let number = self.push(
+                entry
+                    .flags(squeue::Flags::SKIP_SUCCESS)
+                    .user_data(data(QUICK, flight)),
+            );
             self.quick.push((number, flight));
         } else {
             self.push(entry.user_data(data(PATIENT, flight)));
         }
+        flight
     }
 
-    /// Ends the patient send of a socket, if one is in flight.
-    pub(super) fn cancel_send(&mut self, socket: u32) {
-        let found = self.flights.iter().find(|(_, flight)| flight.socket == socket);
-        if let Some((flight, _)) = found {
-            self.cancel(data(PATIENT, u32::try_from(flight).unwrap_or(u32::MAX)));
-        }
+    /// Ends a patient send; a quick one ends by itself. [`Event::Sent`] follows.
+    pub(super) fn cancel_send(&mut self, flight: u32) {
+        self.cancel(data(PATIENT, flight));
     }
 
     /// Hands submissions over, runs the kernel's deferred work, and with
     /// `wait` sleeps until something happened.
     pub(super) fn enter(&mut self, wait: bool) -> io::Result<()> {
+        self.entered += 1;
         let submissions = u32::try_from(self.ring.submission().len()).unwrap_or(u32::MAX);
         // SAFETY: no signal mask is passed (`None`), the rest are plain numbers.
         let result = unsafe {
@@ -447,15 +522,27 @@ impl Sys {
         entered
     }
 
-    /// Moves all completions to `events`.
-    pub(super) fn reap(&mut self, events: &mut Vec<Event>) {
+    /// Moves all completions to `events`, those included which found the
+    /// queue full and wait in the kernel: a quick send's failure may be one.
+    pub(super) fn reap(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
         loop {
-            let Some(entry) = self.ring.completion().next() else { break };
-            if let Some(event) = self.event(&entry) {
-                events.push(event);
+            while let Some(entry) = self.next_completion() {
+                events.extend(self.event(&entry));
             }
+            if !self.ring.submission().cq_overflow() {
+                break;
+            }
+            self.enter(false)?;
         }
         self.settle(events);
+        Ok(())
+    }
+
+    fn next_completion(&mut self) -> Option<cqueue::Entry> {
+        let entry = self.ring.completion().next()?;
+        let last = !cqueue::more(entry.flags());
+        self.owed -= u64::from(last && is_owed(entry.user_data()));
+        Some(entry)
     }
 
     fn event(&mut self, entry: &cqueue::Entry) -> Option<Event> {
@@ -463,7 +550,11 @@ impl Sys {
         let more = cqueue::more(entry.flags());
         let id = entry.user_data() as u32;
         Some(match entry.user_data() >> KIND_SHIFT {
-            RECV => Event::Recv { socket: id, bytes: self.received(entry), more },
+            RECV => Event::Recv {
+                socket: id,
+                bytes: self.received(entry),
+                more,
+            },
             PATIENT => {
                 let flight = self.flights.remove(id as usize);
                 sent(flight.socket, flight.chunks, result)
@@ -501,7 +592,12 @@ impl Sys {
                 Ok((length > 0).then_some(slice))
             }
             (Ok(_), None) => Err(libc::EIO),
-            (Err(_), _) => Err(-result),
+            (Err(_), None) => Err(-result),
+            (Err(_), Some(id)) => {
+                // Unfilled, but out of the ring: dropping the slice returns it.
+                drop(self.buffers.filled(id, 0));
+                Err(-result)
+            }
         }
     }
 
@@ -512,17 +608,32 @@ impl Sys {
             return;
         }
         let consumed = self.pushed - self.ring.submission().len() as u64;
-        let Self { quick, flights, gathers, .. } = self;
+        let Self {
+            quick,
+            flights,
+            gathers,
+            ..
+        } = self;
         quick.retain(|&(number, flight)| {
             if number > consumed {
                 return true;
             }
-            let Flight { socket, chunks, gather, outcome } = flights.remove(flight as usize);
+            let Flight {
+                socket,
+                chunks,
+                gather,
+                outcome,
+            } = flights.remove(flight as usize);
             gathers.extend(gather);
             events.push(match outcome {
                 None => {
                     let all = chunks.len();
-                    Event::Sent { socket, chunks, sent: all, error: None }
+                    Event::Sent {
+                        socket,
+                        chunks,
+                        sent: all,
+                        error: None,
+                    }
                 }
                 Some(result) => sent(socket, chunks, result),
             });
@@ -534,14 +645,76 @@ impl Sys {
     pub(super) fn free_buffers(&self) -> u32 {
         self.buffers.free.get()
     }
+
+    /// Whether quick sends hold chunks that the next turn gives back.
+    pub(super) fn has_quick(&self) -> bool {
+        !self.quick.is_empty()
+    }
+
+    /// Calls of `io_uring_enter` so far.
+    pub(super) fn entered(&self) -> u64 {
+        self.entered
+    }
+
+    /// Cancels all and waits until the kernel owes nothing. False when it
+    /// still does after a second.
+    fn take_back(&mut self) -> bool {
+        let pause = types::Timespec::from(DRAIN_PAUSE);
+        let pause = types::SubmitArgs::new().timespec(&pause);
+        for _ in 0..DRAIN_TRIES {
+            self.push(
+                opcode::AsyncCancel2::new(types::CancelBuilder::any().all())
+                    .build()
+                    .flags(squeue::Flags::SKIP_SUCCESS)
+                    .user_data(data(IGNORE, 0)),
+            );
+            let _ = self.ring.submitter().submit_with_args(1, &pause);
+            while let Some(entry) = self.next_completion() {
+                if entry.user_data() >> KIND_SHIFT == ACCEPT && entry.result() >= 0 {
+                    // SAFETY: the kernel has just made this descriptor for us.
+                    drop(unsafe { OwnedFd::from_raw_fd(entry.result()) });
+                }
+            }
+            if self.owed == 0 && self.ring.submission().is_empty() {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Drop for Sys {
+    fn drop(&mut self) {
+        if !self.take_back() {
+            // What the kernel may still read or write is better lost than
+            // used by two.
+            std::mem::forget(Rc::clone(&self.buffers));
+            std::mem::forget(std::mem::take(&mut self.flights));
+            std::mem::forget(std::mem::take(&mut self.addresses));
+            std::mem::forget(std::mem::take(&mut self.times));
+            std::mem::forget(std::mem::take(&mut self.gathers));
+            std::mem::forget(std::mem::take(&mut self.wake_count));
+        }
+    }
 }
 
 fn sent(socket: u32, chunks: Outgoing, result: i32) -> Event {
     match usize::try_from(result) {
-        Ok(sent) => Event::Sent { socket, chunks, sent, error: None },
+        Ok(sent) => Event::Sent {
+            socket,
+            chunks,
+            sent,
+            error: None,
+        },
         Err(_) => {
-            let error = (result != -libc::EAGAIN).then_some(-result);
-            Event::Sent { socket, chunks, sent: 0, error }
+            let later = matches!(-result, libc::EAGAIN | libc::EINTR);
+            let error = (!later).then_some(-result);
+            Event::Sent {
+                socket,
+                chunks,
+                sent: 0,
+                error,
+            }
         }
     }
 }
@@ -559,6 +732,14 @@ fn data(kind: u64, id: u32) -> u64 {
     kind << KIND_SHIFT | u64::from(id)
 }
 
+/// Whether the kernel completes such an operation some time, in any case. A
+/// quick send is over when it is submitted, and so is what has `IGNORE`.
+fn is_owed(user_data: u64) -> bool {
+    !matches!(user_data >> KIND_SHIFT, QUICK | IGNORE)
+}
+
+const DRAIN_PAUSE: Duration = Duration::from_millis(50);
+const DRAIN_TRIES: u32 = 20;
 const BUFFER_GROUP: u16 = 0;
 /// `IORING_ENTER_GETEVENTS`: with deferred task work nothing completes
 /// without it.

@@ -17,7 +17,8 @@ thread_local! {
     static PANICS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Polls of spawned tasks on this thread so far.
+/// Polls of spawned tasks on this thread so far. A spawn counts as one, since
+/// it makes a task runnable.
 pub fn polls() -> u64 {
     POLLS.get()
 }
@@ -30,6 +31,7 @@ pub fn panics() -> u64 {
 /// Starts a task on the current shard. A panic in it ends only this task:
 /// what it owned is dropped, the panic is counted and logged.
 pub fn spawn(future: impl Future<Output = ()> + 'static) {
+    POLLS.set(POLLS.get() + 1);
     glommio::spawn_local(Task { future }).detach();
 }
 
@@ -50,7 +52,10 @@ impl<F: Future<Output = ()>> Future for Task<F> {
             Ok(poll) => poll,
             Err(panic) => {
                 PANICS.set(PANICS.get() + 1);
-                tracing::error!(panic = text(&*panic), "a task panicked; its connections are closed");
+                tracing::error!(
+                    panic = text(&*panic),
+                    "a task panicked; its connections are closed"
+                );
                 Poll::Ready(())
             }
         }
@@ -59,5 +64,7 @@ impl<F: Future<Output = ()>> Future for Task<F> {
 
 fn text(panic: &(dyn Any + Send)) -> &str {
     let literal = panic.downcast_ref::<&str>().copied();
-    literal.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
+    literal
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no text")
 }

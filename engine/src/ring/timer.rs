@@ -15,7 +15,8 @@ pub(super) struct Timers {
     heap: BinaryHeap<Reverse<(Instant, u32, u64)>>,
     live: Slab<Timer>,
     serial: u64,
-    /// The earliest time at which the kernel will tick.
+    /// When the kernel will tick: it has one timeout at a time, or a pattern
+    /// of short timers before a long one would heap them up.
     armed: Option<Instant>,
 }
 
@@ -32,7 +33,11 @@ pub struct Elapsed;
 impl Ring {
     /// Ends at `deadline`. Dropping it forgets the timer.
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
-        Sleep { ring: self.clone(), deadline, slot: None }
+        Sleep {
+            ring: self.clone(),
+            deadline,
+            slot: None,
+        }
     }
 
     /// Ends after `delay`.
@@ -41,8 +46,14 @@ impl Ring {
     }
 
     /// The future's output, unless `deadline` comes first; then the future is dropped.
-    pub async fn until<T>(&self, deadline: Option<Instant>, future: impl Future<Output = T>) -> Result<T, Elapsed> {
-        let Some(deadline) = deadline else { return Ok(future.await) };
+    pub async fn until<T>(
+        &self,
+        deadline: Option<Instant>,
+        future: impl Future<Output = T>,
+    ) -> Result<T, Elapsed> {
+        let Some(deadline) = deadline else {
+            return Ok(future.await);
+        };
         let sleep = self.sleep_until(deadline);
         futures_lite::future::or(async { Ok(future.await) }, async {
             sleep.await;
@@ -58,7 +69,10 @@ impl Ring {
             timers.armed = None;
             let now = Instant::now();
             while let Some(&Reverse((deadline, slot, serial))) = timers.heap.peek() {
-                let current = timers.live.get(slot as usize).is_some_and(|timer| timer.serial == serial);
+                let current = timers
+                    .live
+                    .get(slot as usize)
+                    .is_some_and(|timer| timer.serial == serial);
                 if current && deadline > now {
                     break;
                 }
@@ -68,11 +82,17 @@ impl Ring {
                 }
             }
         }
-        let Some(&Reverse((deadline, ..))) = timers.heap.peek() else { return };
-        if timers.armed.is_none_or(|armed| deadline < armed) {
-            timers.armed = Some(deadline);
-            let delay = deadline.saturating_duration_since(Instant::now());
-            self.0.sys.borrow_mut().tick_after(delay);
+        let Some(&Reverse((deadline, ..))) = timers.heap.peek() else {
+            return;
+        };
+        if timers.armed.is_some_and(|armed| armed <= deadline) {
+            return;
+        }
+        let delay = deadline.saturating_duration_since(Instant::now());
+        let mut sys = self.0.sys.borrow_mut();
+        match timers.armed.replace(deadline) {
+            None => sys.tick_after(delay),
+            Some(_) => sys.move_tick(delay),
         }
     }
 }
@@ -88,7 +108,11 @@ impl Timers {
     }
 
     fn remove(&mut self, slot: u32, serial: u64) {
-        if self.live.get(slot as usize).is_some_and(|timer| timer.serial == serial) {
+        if self
+            .live
+            .get(slot as usize)
+            .is_some_and(|timer| timer.serial == serial)
+        {
             self.live.remove(slot as usize);
         }
         // Timers that were dropped early leave heap entries behind; sweep
@@ -96,7 +120,8 @@ impl Timers {
         if self.heap.len() > 64 && self.heap.len() > 4 * self.live.len() {
             let live = &self.live;
             self.heap.retain(|&Reverse((_, slot, serial))| {
-                live.get(slot as usize).is_some_and(|timer| timer.serial == serial)
+                live.get(slot as usize)
+                    .is_some_and(|timer| timer.serial == serial)
             });
         }
     }
@@ -131,5 +156,13 @@ impl Drop for Sleep {
         if let Some((slot, serial)) = self.slot {
             self.ring.0.timers.borrow_mut().remove(slot, serial);
         }
+    }
+}
+
+#[cfg(test)]
+impl Timers {
+    /// Entries of the heap, and timers that are live.
+    pub(super) fn held(&self) -> (usize, usize) {
+        (self.heap.len(), self.live.len())
     }
 }

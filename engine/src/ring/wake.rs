@@ -16,7 +16,10 @@ pub(super) struct Wake {
 impl Wake {
     pub(super) fn new() -> io::Result<Self> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC)?;
-        Ok(Self { fd: Arc::new(fd), called: std::cell::Cell::new(false) })
+        Ok(Self {
+            fd: Arc::new(fd),
+            called: std::cell::Cell::new(false),
+        })
     }
 
     pub(super) fn raw_fd(&self) -> RawFd {

@@ -1,0 +1,165 @@
+//! When the driver sleeps, and what wakes it.
+
+use super::super::task;
+use super::support::{exactly, next, shard, small, tcp, thread_cpu};
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+#[test]
+fn an_idle_shard_uses_no_cpu() {
+    shard(small(), |ring| async move {
+        // Connected and silent.
+        let _idle: Vec<_> = (0..100)
+            .map(|_| tcp())
+            .map(|(ours, peer)| (ring.socket(ours), peer))
+            .collect();
+        ring.sleep(Duration::from_millis(20)).await;
+        let (enters, cpu) = (ring.stats().enters, thread_cpu());
+        ring.sleep(Duration::from_secs(1)).await;
+        let (enters, cpu) = (ring.stats().enters - enters, thread_cpu() - cpu);
+        assert!(enters <= 4, "{enters} enters");
+        assert!(cpu < Duration::from_millis(10), "{cpu:?}");
+    });
+}
+
+#[test]
+fn a_hop_costs_one_enter() {
+    shard(small(), |ring| async move {
+        let (left, mut client) = tcp();
+        let (right, mut server) = tcp();
+        let (left, right) = (Rc::new(ring.socket(left)), Rc::new(ring.socket(right)));
+        for (source, target) in [(Rc::clone(&left), Rc::clone(&right)), (right, left)] {
+            task::spawn(async move {
+                while let Ok(chunk) = next(&source).await {
+                    target.send(chunk);
+                }
+            });
+        }
+        ring.sleep(Duration::from_millis(20)).await;
+        let enters = ring.stats().enters;
+        const ROUNDS: u64 = 500;
+        let peers = std::thread::spawn(move || {
+            for _ in 0..ROUNDS {
+                client.write_all(b"request").expect("written");
+                server.read_exact(&mut [0; 7]).expect("the request");
+                server.write_all(b"response").expect("written");
+                client.read_exact(&mut [0; 8]).expect("the response");
+            }
+            (client, server)
+        });
+        // The wait itself must not enter: one timer, no polling.
+        let begin = Instant::now();
+        let mut waits = 0;
+        while !peers.is_finished() && begin.elapsed() < Duration::from_secs(5) {
+            waits += 1;
+            ring.sleep(Duration::from_millis(100)).await;
+        }
+        let enters = ring.stats().enters - enters;
+        let (least, most) = (2 * ROUNDS, 2 * ROUNDS + 2 * waits + 2);
+        assert!(
+            (least - 2..=most).contains(&enters),
+            "{enters} enters for {} hops",
+            2 * ROUNDS
+        );
+        drop(peers.join().expect("the peers"));
+    });
+}
+
+#[test]
+fn another_thread_wakes_a_sleeping_shard() {
+    shard(small(), |ring| async move {
+        let handle = ring.wake_handle();
+        for _ in 0..3 {
+            let handle = handle.clone();
+            let begin = Instant::now();
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(20));
+                handle.wake();
+            });
+            ring.woken().await;
+            assert!(begin.elapsed() >= Duration::from_millis(20));
+            assert!(begin.elapsed() < Duration::from_secs(2));
+        }
+        // A call that nobody waits for is remembered.
+        handle.wake();
+        ring.sleep(Duration::from_millis(10)).await;
+        ring.woken().await;
+    });
+}
+
+#[test]
+fn a_busy_task_never_starves_io() {
+    shard(small(), |ring| async move {
+        let (ours, mut peer) = tcp();
+        let socket = ring.socket(ours);
+        let stop = Rc::new(Cell::new(false));
+        for _ in 0..3 {
+            let stop = Rc::clone(&stop);
+            task::spawn(async move {
+                while !stop.get() {
+                    futures_lite::future::yield_now().await;
+                }
+            });
+        }
+        let begin = Instant::now();
+        for _ in 0..200 {
+            peer.write_all(b"ping").expect("written");
+            assert_eq!(exactly(&socket, 4).await, b"ping");
+            ring.sleep(Duration::from_micros(10)).await;
+        }
+        assert!(
+            begin.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            begin.elapsed()
+        );
+        stop.set(true);
+    });
+}
+
+#[test]
+fn a_task_that_panics_takes_only_itself() {
+    shard(small(), |ring| async move {
+        let (ours, mut peer) = tcp();
+        let (other, mut other_peer) = tcp();
+        let (socket, other) = (ring.socket(ours), ring.socket(other));
+        let panics = task::panics();
+        task::spawn(async move {
+            let _chunk = next(&socket).await;
+            panic!("by intention, in a test");
+        });
+        peer.write_all(b"boom").expect("written");
+        let end = super::support::reader(peer, super::support::Random(1));
+        super::support::joined(&ring, end).await;
+        assert_eq!(task::panics(), panics + 1);
+        other_peer.write_all(b"alive").expect("written");
+        assert_eq!(exactly(&other, 5).await, b"alive");
+        assert_eq!(ring.open_sockets(), 1);
+    });
+}
+
+#[test]
+fn what_was_just_spawned_runs_before_the_shard_sleeps() {
+    shard(small(), |ring| async move {
+        // From a future that does not count, as the executor's own is.
+        let ran = Rc::new(Cell::new(false));
+        let (here, spawner) = (Rc::clone(&ran), ring.clone());
+        glommio::spawn_local(async move {
+            spawner.woken().await;
+            task::spawn(async move { here.set(true) });
+        })
+        .detach();
+        let waker = ring.wake_handle();
+        let deadline = Instant::now() + Duration::from_millis(200);
+        futures_lite::future::yield_now().await;
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(30));
+            waker.wake();
+        });
+        let seen = Rc::new(Cell::new(None));
+        ring.sleep_until(deadline).await;
+        seen.set(Some(ran.get()));
+        assert_eq!(seen.get(), Some(true));
+    });
+}
