@@ -126,7 +126,7 @@ fn what_is_flushed_is_known_without_any_other_event() {
             socket.write(b"last words");
             socket.flushed().await.expect("sent");
         }
-        assert!(begin.elapsed() < Duration::from_secs(2));
+        assert!(begin.elapsed() < Duration::from_secs(20));
         drop(peer);
     });
 }
