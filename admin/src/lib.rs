@@ -1,1 +1,3 @@
-//! What operators see: counters of all shards, merged.
+//! What operators see: the figures of all shards, merged.
+
+pub mod stats;

@@ -1,4 +1,18 @@
 //! The engine: ring, shards, sessions.
 
-pub mod ring;
+pub mod cli;
+pub mod client;
 pub mod config;
+pub mod demo;
+pub mod lifecycle;
+pub mod limits;
+pub mod logging;
+pub mod net;
+pub mod preflight;
+pub mod random;
+pub mod ring;
+pub mod server;
+pub mod session;
+pub mod settings;
+pub mod shard;
+pub mod signal;

@@ -1,0 +1,144 @@
+//! Proving who the client is.
+
+use super::Refused;
+use super::credentials::Proof;
+use super::packets::Packets;
+use crate::limits::PASSWORD_BYTES;
+use crate::random;
+use crate::ring::Socket;
+use crate::shard::Shard;
+use protocol::auth::md5;
+use protocol::auth::scram::{MECHANISM, MESSAGE_LEN_MAX, SaslError, ScramServer, Verifier};
+use protocol::backend::Authentication;
+use protocol::encode::EncodeError;
+use protocol::error::SqlState;
+use protocol::frontend::{PasswordMessage, SASLInitialResponse};
+use protocol::list::List;
+
+/// The client has proved who it is. Made nowhere else.
+pub(super) struct Authenticated(());
+
+/// Asks for whatever the configuration demands.
+pub(super) async fn authenticate(
+    shard: &Shard,
+    socket: &Socket,
+    packets: &mut Packets<'_>,
+    user: &[u8],
+) -> Result<Authenticated, Refused> {
+    match shard.credentials.proof(shard, user).await {
+        Proof::None => Ok(Authenticated(())),
+        Proof::Unknown => {
+            let text = format!("role \"{}\" does not exist", String::from_utf8_lossy(user));
+            Err(Refused::fatal(
+                SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+                &text,
+            ))
+        }
+        Proof::Md5(hash) => {
+            by_md5(
+                socket,
+                packets,
+                user,
+                hash.as_ref().map(|hash| hash.as_str()),
+            )
+            .await
+        }
+        Proof::Scram(verifier) => by_scram(socket, packets, user, &verifier).await,
+    }
+}
+
+async fn by_md5(
+    socket: &Socket,
+    packets: &mut Packets<'_>,
+    user: &[u8],
+    hash: Option<&str>,
+) -> Result<Authenticated, Refused> {
+    let salt: [u8; 4] = random::array();
+    send(socket, &Authentication::MD5Password { salt })?;
+    let body = packets.password(PASSWORD_BYTES).await?;
+    let Ok(PasswordMessage { password }) = PasswordMessage::decode(&body) else {
+        return Err(Refused::fatal(
+            SqlState::PROTOCOL_VIOLATION,
+            "invalid password packet",
+        ));
+    };
+    match hash {
+        Some(hash) if md5::verify(password, hash, salt) => Ok(Authenticated(())),
+        _ => Err(wrong_password(user)),
+    }
+}
+
+async fn by_scram(
+    socket: &Socket,
+    packets: &mut Packets<'_>,
+    user: &[u8],
+    verifier: &Verifier,
+) -> Result<Authenticated, Refused> {
+    send(
+        socket,
+        &Authentication::SASL(List::new(&[MECHANISM.as_bytes()])),
+    )?;
+    // The initial response has the mechanism's name and a length before the
+    // SASL message itself.
+    let body = packets
+        .password(MESSAGE_LEN_MAX + MECHANISM.len() + 5)
+        .await?;
+    let Ok(SASLInitialResponse { mechanism, data }) = SASLInitialResponse::decode(&body) else {
+        return Err(Refused::fatal(
+            SqlState::PROTOCOL_VIOLATION,
+            "malformed SASL initial response",
+        ));
+    };
+    if mechanism != MECHANISM.as_bytes() {
+        return Err(Refused::fatal(
+            SqlState::PROTOCOL_VIOLATION,
+            "client selected an invalid SASL authentication mechanism",
+        ));
+    }
+    let nonce = random::nonce();
+    let exchange = ScramServer::new(verifier, &nonce);
+    let first = match data {
+        Some(data) => data.to_vec(),
+        // A client may wait for an empty challenge before it speaks.
+        None => {
+            send(socket, &Authentication::SASLContinue(b""))?;
+            packets.password(MESSAGE_LEN_MAX).await?
+        }
+    };
+    let (challenge, exchange) = exchange
+        .client_first(&first)
+        .map_err(|error| failed(error, user))?;
+    send(socket, &Authentication::SASLContinue(&challenge))?;
+    let last = packets.password(MESSAGE_LEN_MAX).await?;
+    let (outcome, _proof) = exchange
+        .client_final(&last)
+        .map_err(|error| failed(error, user))?;
+    send(socket, &Authentication::SASLFinal(&outcome))?;
+    Ok(Authenticated(()))
+}
+
+fn send(socket: &Socket, message: &Authentication<'_>) -> Result<(), Refused> {
+    let mut out = Vec::new();
+    message
+        .encode(&mut out)
+        .map_err(|error: EncodeError| Refused::fatal(SqlState::INTERNAL_ERROR, error.text()))?;
+    socket.write(&out);
+    Ok(())
+}
+
+fn failed(error: SaslError, user: &[u8]) -> Refused {
+    if error == SaslError::Proof {
+        wrong_password(user)
+    } else {
+        Refused::fatal(error.sqlstate(), error.text())
+    }
+}
+
+/// The same words for a wrong password and for a user that does not exist.
+fn wrong_password(user: &[u8]) -> Refused {
+    let text = format!(
+        "password authentication failed for user \"{}\"",
+        String::from_utf8_lossy(user)
+    );
+    Refused::fatal(SqlState::INVALID_PASSWORD, &text)
+}

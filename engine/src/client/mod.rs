@@ -1,0 +1,118 @@
+//! A client, from its connection to its session.
+
+mod authenticate;
+mod credentials;
+mod greet;
+mod options;
+mod packets;
+
+pub use credentials::Credentials;
+pub(crate) use greet::Entered;
+
+use crate::limits::LAST_WORDS;
+use crate::ring::Socket;
+use crate::session::Session;
+use crate::shard::{Shard, bump};
+use protocol::error::{ErrorFields, SqlState};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// Why a login comes to nothing.
+pub(crate) enum Refused {
+    /// Close without a word: the client has left, or what it sent is not even
+    /// PostgreSQL's protocol. Cancel requests end like this too.
+    Silently,
+    /// Close with these bytes, an `ErrorResponse`.
+    Saying(Vec<u8>),
+}
+
+impl Refused {
+    /// A FATAL error.
+    pub(crate) fn fatal(code: SqlState, message: &str) -> Self {
+        Refused::Saying(fatal(code, message))
+    }
+}
+
+/// A FATAL `ErrorResponse`.
+pub(crate) fn fatal(code: SqlState, message: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    let message = message.replace('\0', "?");
+    // Short texts without NUL always fit.
+    let _ = ErrorFields::fatal(code, &message).encode(&mut out);
+    out
+}
+
+/// Serves one client to its end.
+pub async fn serve(shard: Rc<Shard>, fd: OwnedFd) {
+    // The login's state is large and short-lived: it lives in a box of its
+    // own, so that the task of an idle client stays small.
+    let session = Box::pin(log_in(Rc::clone(&shard), fd)).await;
+    if let Some(session) = session {
+        session.run().await;
+    }
+}
+
+async fn log_in(shard: Rc<Shard>, fd: OwnedFd) -> Option<Session> {
+    let _waiting = Waiting::enter(&shard);
+    let socket = shard.ring.socket(fd);
+    let deadline = Instant::now() + shard.config.proxy.login_timeout;
+    let login = greet::log_in(&shard, &socket);
+    let outcome = futures_lite::future::or(
+        async { shard.ring.until(Some(deadline), login).await.ok() },
+        async {
+            shard.drain.wait().await;
+            Some(Err(Refused::fatal(
+                SqlState::ADMIN_SHUTDOWN,
+                "terminating connection due to administrator command",
+            )))
+        },
+    );
+    match outcome.await {
+        Some(Ok(greeted)) => {
+            bump(&shard.counters.logins);
+            return Some(greeted.into_session(Rc::clone(&shard), socket));
+        }
+        Some(Err(Refused::Saying(words))) => {
+            bump(&shard.counters.login_failures);
+            say_and_close(&socket, &words).await;
+        }
+        // PostgreSQL says nothing either when its authentication_timeout
+        // ends a startup.
+        Some(Err(Refused::Silently)) | None => {}
+    }
+    None
+}
+
+/// Gives the last words time to leave.
+pub(crate) async fn say_and_close(socket: &Socket, words: &[u8]) {
+    socket.write(words);
+    let deadline = Instant::now() + LAST_WORDS;
+    // Whether they arrived or not, the socket closes.
+    let _ = socket.ring().until(Some(deadline), socket.flushed()).await;
+}
+
+/// There are too many that have not logged in.
+pub fn turn_away(shard: &Shard, fd: OwnedFd) {
+    let socket = shard.ring.socket(fd);
+    socket.write(&fatal(
+        SqlState::TOO_MANY_CONNECTIONS,
+        "sorry, too many clients are logging in",
+    ));
+    socket.linger();
+}
+
+struct Waiting<'a>(&'a Shard);
+
+impl<'a> Waiting<'a> {
+    fn enter(shard: &'a Shard) -> Self {
+        shard.unauthenticated.set(shard.unauthenticated.get() + 1);
+        Self(shard)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.unauthenticated.set(self.0.unauthenticated.get() - 1);
+    }
+}

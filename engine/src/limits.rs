@@ -1,0 +1,62 @@
+//! Every number that bounds what a peer may cost, with its origin.
+
+use std::time::Duration;
+
+/// Bytes of a message that are collected before it is sent on: enough to
+/// read any name and to classify any text (design, section 9). What is longer
+/// is streamed.
+pub const INSPECT_BYTES: usize = 64 * 1024;
+
+/// Bytes of one `Parse` that are kept so that the statement can follow its
+/// client; also what all named statements of a client may take together
+/// (design, section 9).
+pub const STATEMENT_BYTES: usize = 4 * 1024 * 1024;
+
+/// Replies that a server may owe for one client. Past it the client is not
+/// read until some have come (design, section 9).
+pub const LEDGER_ENTRIES: usize = 10_000;
+
+/// Bytes that one client or server may be served in one go before others
+/// have their turn: 32 full receive buffers.
+pub const SLICE_BYTES: usize = 256 * 1024;
+
+/// SCRAM iterations accepted from a server (design, section 9).
+pub const SCRAM_ITERATIONS: u32 = 100_000;
+
+/// A message of a login, in either direction: PostgreSQL allows 65,535 for
+/// authentication messages; the largest ParameterStatus is far below.
+pub const LOGIN_MESSAGE_BYTES: usize = 64 * 1024;
+
+/// Password messages of a client: PostgreSQL allows 65,535, no password in
+/// use comes near (reliability.md, section 13).
+pub const PASSWORD_BYTES: usize = 4096;
+
+/// Until a server is connected and logged in. PostgreSQL's own
+/// `authentication_timeout` is 60 s; ours is shorter, for a client waits.
+pub const SERVER_LOGIN: Duration = Duration::from_secs(15);
+
+/// Until a server that a client left behind must have ended its work, once
+/// it was asked to cancel it.
+pub const CLEAN: Duration = Duration::from_secs(5);
+
+/// How long the work of a client that said goodbye may go on.
+pub const FAREWELL: Duration = Duration::from_secs(60);
+
+/// Until a cancel request must have been delivered.
+pub const CANCEL: Duration = Duration::from_secs(5);
+
+/// Cancel requests under way at once in one shard (reliability.md, X-5).
+pub const CANCELS: usize = 64;
+
+/// Until the last words to a client must have left.
+pub const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// Clients of one shard that have not logged in (reliability.md, section 13).
+pub const UNAUTHENTICATED: usize = 1024;
+
+/// Names of databases and users, longer ones are cut as PostgreSQL does
+/// (`NAMEDATALEN` - 1).
+pub const NAME_BYTES: usize = 63;
+
+/// Rows of our own queries that are read.
+pub const OWN_ROWS: usize = 10_000;

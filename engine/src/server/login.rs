@@ -1,0 +1,386 @@
+//! Connecting to a server and logging in.
+
+use super::dialog::{self, Broken, read};
+use super::{CancelKey, Parameters, Prepared, Server, Slot};
+use crate::config::{Group, ServerAuth, Target};
+use crate::limits::{LOGIN_MESSAGE_BYTES, SCRAM_ITERATIONS, SERVER_LOGIN};
+use crate::net;
+use crate::random;
+use crate::ring::Socket;
+use crate::shard::ShardPool;
+use protocol::auth::{md5, scram};
+use protocol::backend::{Authentication, BackendKeyData, ErrorResponse, ReadyForQuery};
+use protocol::encode::EncodeError;
+use protocol::error::SqlState;
+use protocol::frame::{Deframer, Side};
+use protocol::frontend::{PasswordMessage, SASLInitialResponse, SASLResponse};
+use protocol::startup::{ProtocolVersion, Startup};
+use router::effects::Effects;
+use socket2::SockAddr;
+use std::fmt;
+use std::io;
+use std::net::ToSocketAddrs;
+use std::rc::Rc;
+use std::time::Instant;
+use zeroize::Zeroizing;
+
+/// Why there is no server.
+#[derive(Debug)]
+pub enum LoginError {
+    /// The name does not resolve, or nobody listens there.
+    Unreachable(io::Error),
+    /// The server said no, in its own words.
+    Refused {
+        /// Its SQLSTATE, if it gave one.
+        code: Option<SqlState>,
+        /// Its message.
+        message: String,
+    },
+    /// The server asks for a method that the configuration does not allow,
+    /// or skips what it must prove.
+    Downgrade(String),
+    /// A password is asked for and none is configured.
+    NoPassword,
+    /// Not PostgreSQL's protocol, or the connection broke.
+    Broken(Broken),
+    /// Not within the deadline.
+    Late,
+}
+
+impl fmt::Display for LoginError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoginError::Unreachable(error) => write!(f, "cannot connect: {error}"),
+            LoginError::Refused { code, message } => {
+                write!(
+                    f,
+                    "the server refused the login: {message} ({})",
+                    code.map_or("no code".into(), |code| code.to_string())
+                )
+            }
+            LoginError::Downgrade(text) => f.write_str(text),
+            LoginError::NoPassword => {
+                f.write_str("the server asks for a password and backend.password is not set")
+            }
+            LoginError::Broken(broken) => write!(f, "login failed: {broken}"),
+            LoginError::Late => write!(f, "no login within {} s", SERVER_LOGIN.as_secs()),
+        }
+    }
+}
+
+impl From<Broken> for LoginError {
+    fn from(broken: Broken) -> Self {
+        LoginError::Broken(broken)
+    }
+}
+
+impl From<EncodeError> for LoginError {
+    fn from(error: EncodeError) -> Self {
+        LoginError::Downgrade(format!("the login cannot be written: {}", error.text()))
+    }
+}
+
+/// A new server of the pool, logged in. Dropping the future gives it up.
+pub async fn login(pool: &ShardPool) -> Result<Server, LoginError> {
+    let deadline = Instant::now() + SERVER_LOGIN;
+    pool.shard
+        .ring
+        .until(Some(deadline), log_in(pool))
+        .await
+        .unwrap_or(Err(LoginError::Late))
+}
+
+async fn log_in(pool: &ShardPool) -> Result<Server, LoginError> {
+    let socket = connect(pool).await?;
+    let mut login = Login {
+        pool,
+        group: pool.group(),
+        socket,
+        frames: Deframer::new(Side::Backend),
+    };
+    login.send_startup()?;
+    login.authenticate().await?;
+    login.finish().await
+}
+
+/// Tries all addresses of the target in turn.
+async fn connect(pool: &ShardPool) -> Result<Socket, LoginError> {
+    let addresses = addresses(pool).await.map_err(LoginError::Unreachable)?;
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in addresses {
+        let attempt = async {
+            pool.shard
+                .ring
+                .connect(net::outgoing(&address)?, address.clone())
+                .await
+        };
+        match attempt.await {
+            Ok(socket) => {
+                pool.set_address(address);
+                return Ok(socket);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(LoginError::Unreachable(last))
+}
+
+async fn addresses(pool: &ShardPool) -> io::Result<Vec<SockAddr>> {
+    match &pool.group().target {
+        target @ Target::Unix { .. } => {
+            let path = target
+                .socket_path()
+                .ok_or_else(|| io::Error::other("no socket path"))?;
+            Ok(vec![SockAddr::unix(path)?])
+        }
+        Target::Tcp { host, port } => {
+            if let Ok(address) = host.parse::<std::net::IpAddr>() {
+                return Ok(vec![std::net::SocketAddr::new(address, *port).into()]);
+            }
+            let name = (host.clone(), *port);
+            // getaddrinfo blocks, so it runs beside the shard.
+            let found = pool
+                .shard
+                .offload(move || name.to_socket_addrs().map(|all| all.collect::<Vec<_>>()))
+                .await?;
+            Ok(found.into_iter().map(SockAddr::from).collect())
+        }
+    }
+}
+
+struct Login<'a> {
+    pool: &'a ShardPool,
+    group: &'a Group,
+    socket: Socket,
+    frames: Deframer,
+}
+
+impl Login<'_> {
+    fn send_startup(&mut self) -> Result<(), LoginError> {
+        let mut out = Vec::new();
+        let parameters = [
+            (&b"user"[..], self.group.user.as_bytes()),
+            (&b"database"[..], self.group.database.as_bytes()),
+        ];
+        Startup::new(ProtocolVersion::V3_0, &parameters).encode(&mut out)?;
+        self.socket.write(&out);
+        Ok(())
+    }
+
+    async fn authenticate(&mut self) -> Result<(), LoginError> {
+        let message = self.read().await?;
+        match Authentication::decode(&message).map_err(|_| Broken::Unexpected(b'R'))? {
+            Authentication::Ok => self.allow(ServerAuth::Trust),
+            Authentication::CleartextPassword => {
+                self.allow(ServerAuth::Cleartext)?;
+                self.send_password(self.password()?.as_bytes())?;
+                self.expect_ok().await
+            }
+            Authentication::MD5Password { salt } => {
+                self.allow(ServerAuth::Md5)?;
+                let hash = md5_hash(self.group.user.as_bytes(), self.password()?);
+                let response = md5::response(&hash, salt).ok_or_else(|| {
+                    LoginError::Downgrade("backend.password cannot answer an MD5 request".into())
+                })?;
+                self.send_password(response.as_bytes())?;
+                self.expect_ok().await
+            }
+            Authentication::SASL(mechanisms) => {
+                self.allow(ServerAuth::Scram)?;
+                if !mechanisms
+                    .iter()
+                    .any(|mechanism| mechanism == scram::MECHANISM.as_bytes())
+                {
+                    return Err(LoginError::Downgrade(
+                        "the server offers no SASL mechanism that pgmux speaks".into(),
+                    ));
+                }
+                self.scram().await
+            }
+            other => Err(LoginError::Downgrade(format!(
+                "the server asks for authentication method {}, which pgmux does not speak",
+                other.code()
+            ))),
+        }
+    }
+
+    /// Never goes down to a method that the operator has not allowed.
+    fn allow(&self, method: ServerAuth) -> Result<(), LoginError> {
+        if self.group.auth_methods.contains(&method) {
+            return Ok(());
+        }
+        Err(LoginError::Downgrade(format!(
+            "the server asks for {:?} authentication, which backend.auth_methods does not allow",
+            method
+        )))
+    }
+
+    fn password(&self) -> Result<&str, LoginError> {
+        self.group
+            .password
+            .as_ref()
+            .map(|secret| secret.expose())
+            .ok_or(LoginError::NoPassword)
+    }
+
+    fn send_password(&self, password: &[u8]) -> Result<(), LoginError> {
+        let mut out = Zeroizing::new(Vec::new());
+        PasswordMessage { password }.encode(&mut out)?;
+        self.socket.write(&out);
+        Ok(())
+    }
+
+    async fn scram(&mut self) -> Result<(), LoginError> {
+        let client = scram::ScramClient::new(&random::nonce());
+        let mut out = Vec::new();
+        let first = client.client_first();
+        SASLInitialResponse {
+            mechanism: scram::MECHANISM.as_bytes(),
+            data: Some(&first),
+        }
+        .encode(&mut out)?;
+        self.socket.write(&out);
+
+        let message = self.read().await?;
+        let Ok(Authentication::SASLContinue(server_first)) = Authentication::decode(&message)
+        else {
+            return Err(skipped());
+        };
+        let await_key = client
+            .server_first(server_first, SCRAM_ITERATIONS)
+            .map_err(sasl)?;
+        let salted = self
+            .salted_password(await_key.salt(), await_key.iterations())
+            .await?;
+        let (last, await_final) = await_key.salted_password(*salted);
+        out.clear();
+        SASLResponse { data: &last }.encode(&mut out)?;
+        self.socket.write(&out);
+
+        let message = self.read().await?;
+        let Ok(Authentication::SASLFinal(server_final)) = Authentication::decode(&message) else {
+            return Err(skipped());
+        };
+        await_final.server_final(server_final).map_err(sasl)?;
+        self.expect_ok().await
+    }
+
+    /// PBKDF2 runs beside the shard, once for each salt.
+    async fn salted_password(
+        &self,
+        salt: &[u8],
+        iterations: u32,
+    ) -> Result<Zeroizing<[u8; 32]>, LoginError> {
+        if let Some(key) = self.pool.salted_key(salt, iterations) {
+            return Ok(key);
+        }
+        let password = Zeroizing::new(self.password()?.as_bytes().to_vec());
+        let salt_owned = salt.to_vec();
+        let key = self
+            .pool
+            .shard
+            .offload(move || {
+                Zeroizing::new(scram::salted_password(&password, &salt_owned, iterations))
+            })
+            .await;
+        self.pool.remember_salted_key(salt, iterations, &key);
+        Ok(key)
+    }
+
+    async fn expect_ok(&mut self) -> Result<(), LoginError> {
+        let message = self.read().await?;
+        match Authentication::decode(&message) {
+            Ok(Authentication::Ok) => Ok(()),
+            _ => Err(Broken::Unexpected(b'R').into()),
+        }
+    }
+
+    /// The body of the next authentication message.
+    async fn read(&mut self) -> Result<Vec<u8>, LoginError> {
+        loop {
+            let message = read(&self.socket, &mut self.frames, LOGIN_MESSAGE_BYTES).await?;
+            match message.tag {
+                b'R' => return Ok(message.body),
+                b'N' | b'v' => {}
+                b'E' => return Err(refused(&message.body)),
+                tag => return Err(Broken::Unexpected(tag).into()),
+            }
+        }
+    }
+
+    async fn finish(mut self) -> Result<Server, LoginError> {
+        let mut parameters = Parameters::default();
+        let mut cancel_key = None;
+        loop {
+            let message = read(&self.socket, &mut self.frames, LOGIN_MESSAGE_BYTES).await?;
+            match message.tag {
+                b'S' => parameters.read(&message.body),
+                b'K' => cancel_key = cancel_key_of(&message.body),
+                b'N' => {}
+                b'E' => return Err(refused(&message.body)),
+                b'Z' => {
+                    let ready = ReadyForQuery::decode(&message.body)
+                        .map_err(|_| Broken::Unexpected(b'Z'))?;
+                    return Ok(Server {
+                        socket: self.socket,
+                        frames: self.frames,
+                        ledger: dialog::empty_ledger(),
+                        status: ready.status,
+                        label: self.pool.labels.empty(),
+                        parameters,
+                        prepared: Prepared::default(),
+                        unnamed: Slot::Empty,
+                        suspect: Effects::default(),
+                        pinned: false,
+                        tainted: false,
+                        said_goodbye: false,
+                        cancel_key,
+                        cancels: Rc::default(),
+                        slot: 0,
+                    });
+                }
+                tag => return Err(Broken::Unexpected(tag).into()),
+            }
+        }
+    }
+}
+
+fn md5_hash(user: &[u8], password: &str) -> Zeroizing<String> {
+    if md5::is_hash(password) {
+        Zeroizing::new(password.to_owned())
+    } else {
+        md5::hash_password(user, password.as_bytes())
+    }
+}
+
+/// Without a usable key queries cannot be cancelled; nothing else suffers.
+fn cancel_key_of(body: &[u8]) -> Option<CancelKey> {
+    let BackendKeyData { pid, key } = BackendKeyData::decode(body).ok()?;
+    Some(CancelKey {
+        pid,
+        key: key.into(),
+    })
+}
+
+fn refused(body: &[u8]) -> LoginError {
+    let error = ErrorResponse::decode(body).ok();
+    let message = error
+        .as_ref()
+        .and_then(|error| error.message())
+        .unwrap_or(b"no reason given");
+    LoginError::Refused {
+        code: error.as_ref().and_then(|error| error.code()),
+        message: String::from_utf8_lossy(message).chars().take(200).collect(),
+    }
+}
+
+fn sasl(error: scram::SaslError) -> LoginError {
+    LoginError::Downgrade(format!("SCRAM with the server failed: {}", error.text()))
+}
+
+fn skipped() -> LoginError {
+    LoginError::Downgrade(
+        "the server skips a part of SCRAM, by which it would prove that it knows the password"
+            .into(),
+    )
+}

@@ -1,0 +1,144 @@
+//! Asking a server what its session holds.
+//!
+//! Which texts may have changed a session is guessed from their words
+//! ([`router::effects`]); what has changed is never guessed. One query tells
+//! the settings made in this session, and everything that cannot move to
+//! another server. It is right after ROLLBACK, savepoints, errors in the
+//! middle of a text, `set_config` and functions alike.
+
+use super::Server;
+use super::dialog::{Answer, Broken};
+use crate::settings::Entries;
+
+/// What a session holds.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Settings made in it.
+    pub settings: Entries,
+    /// What cannot be moved, in words for an operator; empty when nothing.
+    pub pins: Vec<&'static str>,
+}
+
+impl Server {
+    /// Asks. `user` is the pool's role: another session user is a setting.
+    pub async fn probe(&mut self, user: &str) -> Result<Found, Broken> {
+        let answer = self.query(QUERY).await?;
+        if answer.error.is_some() {
+            return Err(Broken::Unexpected(b'E'));
+        }
+        found(&answer, user.as_bytes()).ok_or(Broken::Unexpected(b'D'))
+    }
+}
+
+fn found(answer: &Answer, user: &[u8]) -> Option<Found> {
+    let mut found = Found::default();
+    for row in &answer.rows {
+        let [Some(kind), Some(name), value] = row.as_slice() else {
+            return None;
+        };
+        let value = value.as_deref().unwrap_or_default();
+        match (&**kind, &**name) {
+            (b"setting", b"session_authorization") if value == user => {}
+            (b"setting", b"role") if value == b"none" => {}
+            (b"setting", _) => found.settings.push((name.clone(), value.into())),
+            (b"pin", _) if value == b"0" => {}
+            (b"pin", name) => found
+                .pins
+                .push(*PINS.iter().find(|pin| pin.as_bytes() == name)?),
+            _ => return None,
+        }
+    }
+    Some(found)
+}
+
+const PINS: &[&str] = &[
+    "listen",
+    "prepared statement",
+    "held cursor",
+    "advisory lock",
+    "temporary object",
+];
+
+/// Everything is qualified, operators too: the session's search_path must
+/// not be able to put something else in their place. Excluded settings belong
+/// to a transaction, or cannot be set to what they show (`seed`).
+const QUERY: &[u8] = b"\
+SELECT 'setting', name, setting FROM pg_catalog.pg_settings \
+WHERE source OPERATOR(pg_catalog.=) 'session' \
+AND name OPERATOR(pg_catalog.<>) ALL (ARRAY['transaction_isolation','transaction_read_only','transaction_deferrable','seed']) \
+UNION ALL SELECT 'setting', 'role', pg_catalog.current_setting('role') \
+UNION ALL SELECT 'setting', 'session_authorization', session_user::pg_catalog.text \
+UNION ALL SELECT 'pin', 'listen', pg_catalog.count(*)::pg_catalog.text FROM pg_catalog.pg_listening_channels() \
+UNION ALL SELECT 'pin', 'prepared statement', pg_catalog.count(*)::pg_catalog.text FROM pg_catalog.pg_prepared_statements WHERE from_sql \
+UNION ALL SELECT 'pin', 'held cursor', pg_catalog.count(*)::pg_catalog.text FROM pg_catalog.pg_cursors WHERE is_holdable \
+UNION ALL SELECT 'pin', 'advisory lock', pg_catalog.count(*)::pg_catalog.text FROM pg_catalog.pg_locks \
+WHERE locktype OPERATOR(pg_catalog.=) 'advisory' AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() \
+UNION ALL SELECT 'pin', 'temporary object', ((SELECT pg_catalog.count(*) FROM pg_catalog.pg_class \
+WHERE relnamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()) OPERATOR(pg_catalog.+) \
+(SELECT pg_catalog.count(*) FROM pg_catalog.pg_proc \
+WHERE pronamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()))::pg_catalog.text";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(columns: [&str; 3]) -> Vec<Option<Box<[u8]>>> {
+        columns
+            .iter()
+            .map(|column| Some(column.as_bytes().into()))
+            .collect()
+    }
+
+    #[test]
+    fn the_pools_own_identity_is_no_setting() {
+        let rows = vec![
+            row(["setting", "session_authorization", "app"]),
+            row(["setting", "role", "none"]),
+            row(["pin", "listen", "0"]),
+        ];
+        assert_eq!(
+            found(
+                &Answer {
+                    rows,
+                    ..Answer::default()
+                },
+                b"app"
+            ),
+            Some(Found::default())
+        );
+    }
+
+    #[test]
+    fn a_changed_identity_a_setting_and_a_pin_are_found() {
+        let rows = vec![
+            row(["setting", "role", "r1"]),
+            row(["setting", "work_mem", "9216"]),
+            row(["pin", "advisory lock", "2"]),
+        ];
+        let found = found(
+            &Answer {
+                rows,
+                ..Answer::default()
+            },
+            b"app",
+        )
+        .expect("well formed");
+        assert_eq!(found.settings.len(), 2);
+        assert_eq!(found.pins, ["advisory lock"]);
+    }
+
+    #[test]
+    fn a_row_of_another_shape_is_refused() {
+        let rows = vec![row(["else", "x", "y"])];
+        assert_eq!(
+            found(
+                &Answer {
+                    rows,
+                    ..Answer::default()
+                },
+                b"app"
+            ),
+            None
+        );
+    }
+}

@@ -1,0 +1,260 @@
+//! A client that is logged in, until it leaves.
+//!
+//! The session is one task that is woken by whatever concerns it: bytes from
+//! the client, bytes from its server, a server granted, a word from another
+//! shard. Woken, it looks at everything and goes on until nothing moves:
+//!
+//! ```text
+//!   client ──▶ requests ──▶ [lease] ──▶ server
+//!   client ◀── replies ◀── [ledger] ◀── server ──▶ [release]
+//! ```
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `requests` | frames what the client sends, decides what is looked at |
+//! | `messages` | Query, Parse, Bind, Describe, Close, FunctionCall |
+//! | `statements` | the client's prepared statements, and what an error takes back |
+//! | `deallocate` | `DEALLOCATE` by SQL text of such a statement |
+//! | `lease` | getting a server, giving it back, what it must be asked before |
+//! | `replies` | frames what the server sends, books it in the ledger |
+//! | `refuse` | errors of our own, in the order and shape that PostgreSQL has |
+
+mod body;
+mod deallocate;
+mod lease;
+mod messages;
+mod refuse;
+mod replies;
+mod requests;
+mod settle;
+mod statements;
+mod window;
+
+use crate::client::{Entered, fatal, say_and_close};
+use crate::ring::Socket;
+use crate::server::clean::{self, Departure};
+use crate::server::{Server, cancel};
+use crate::settings::Label;
+use crate::shard::{Refusal, Shard, ShardPool, WaitFor};
+use ::pool::config::PoolMode;
+use body::Body;
+use protocol::error::SqlState;
+use protocol::frame::{Deframer, Side};
+use settle::Settling;
+use statements::Statements;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// See the module's text. Small, because most clients are idle: what only a
+/// busy one needs is boxed or belongs to the server.
+pub struct Session {
+    shard: Rc<Shard>,
+    pool: Rc<ShardPool>,
+    socket: Socket,
+    entered: Entered,
+    /// The server, while leased.
+    server: Option<Box<Server>>,
+    /// A place in the pool's queue.
+    wait: Option<WaitFor>,
+    /// The server is being asked what the last transaction left in it.
+    settling: Option<Rc<Settling>>,
+    /// The settings that the client expects.
+    label: Rc<Label>,
+    /// The settings of its startup packet, to which RESET returns.
+    startup: Rc<Label>,
+    statements: Option<Box<Statements>>,
+    /// Where the client's messages begin and end.
+    frames: Deframer,
+    request: Body,
+    reply: Body,
+    /// No server was to be had: the next message is answered with this.
+    refusal: Option<Box<Refusal>>,
+    /// We have refused a message of a batch: the rest of it is dropped, as
+    /// PostgreSQL would.
+    skipping: bool,
+    /// The client has broken the protocol: after what it is owed it gets this
+    /// and goes.
+    fate: Option<Vec<u8>>,
+}
+
+/// How a session ends.
+enum End {
+    /// The client said goodbye.
+    Goodbye,
+    /// The client has gone.
+    Gone,
+    /// It is told something and goes.
+    Saying(Vec<u8>),
+    /// The server is of no use any more; the client is told so, unless that
+    /// would stand in the middle of a message.
+    Torn(Option<Vec<u8>>),
+}
+
+impl Session {
+    /// A session of a client that has just been greeted.
+    pub(crate) fn new(
+        shard: Rc<Shard>,
+        socket: Socket,
+        pool: Rc<ShardPool>,
+        label: Rc<Label>,
+        entered: Entered,
+    ) -> Self {
+        Self {
+            shard,
+            pool,
+            socket,
+            entered,
+            server: None,
+            wait: None,
+            settling: None,
+            startup: Rc::clone(&label),
+            label,
+            statements: None,
+            frames: Deframer::new(Side::Frontend),
+            request: Body::Relay,
+            reply: Body::Relay,
+            refusal: None,
+            skipping: false,
+            fate: None,
+        }
+    }
+
+    /// Serves the client until it leaves or must leave.
+    pub async fn run(mut self) {
+        let end = std::future::poll_fn(|cx| self.poll(cx)).await;
+        self.finish(end).await;
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        self.listen_to(cx);
+        match self.advance(cx) {
+            Ok(()) => Poll::Pending,
+            Err(end) => Poll::Ready(end),
+        }
+    }
+
+    /// Has everything that concerns the session wake this task.
+    fn listen_to(&self, cx: &Context<'_>) {
+        self.socket.set_waker(cx.waker());
+        let mut waker = self.entered.control.waker.borrow_mut();
+        if waker.is_none() {
+            *waker = Some(cx.waker().clone());
+        }
+    }
+
+    fn advance(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
+        loop {
+            self.take_grant(cx)?;
+            self.take_settled(cx)?;
+            let replied = self.replies(cx)?;
+            let requested = self.requests(cx)?;
+            let released = self.release_if_free(cx);
+            if !replied && !requested && !released {
+                break;
+            }
+        }
+        self.obey(cx)?;
+        self.notice_the_end()
+    }
+
+    /// What others want of this session.
+    fn obey(&mut self, cx: &Context<'_>) -> Result<(), End> {
+        let control = &self.entered.control;
+        if control.stop.get() || control.leave.get() && self.is_idle() {
+            let words = fatal(
+                SqlState::ADMIN_SHUTDOWN,
+                "terminating connection due to administrator command",
+            );
+            return Err(End::Saying(words));
+        }
+        if control.cancel.take() {
+            self.cancel(cx);
+        }
+        Ok(())
+    }
+
+    /// A cancel request does nothing to a client that waits for no answer.
+    fn cancel(&mut self, cx: &Context<'_>) {
+        if let Some(server) = &self.server
+            && server.ledger.owes_client()
+        {
+            cancel::send(&self.pool, server.cancel_handle(), Some(cx.waker().clone()));
+        }
+        if self.wait.take().is_some() {
+            let message = "canceling statement due to user request".to_owned();
+            self.refusal = Some(Box::new(Refusal {
+                code: SqlState::QUERY_CANCELED,
+                message,
+            }));
+            cx.waker().wake_by_ref();
+        }
+    }
+
+    /// Between transactions, with nothing asked. In session mode the server
+    /// is kept, which does not count.
+    fn is_idle(&self) -> bool {
+        let at_rest = match &self.server {
+            None => true,
+            Some(server) => self.pool.mode() == PoolMode::Session && server.is_at_rest(),
+        };
+        at_rest
+            && self.wait.is_none()
+            && self.settling.is_none()
+            && !self.socket.has_bytes()
+            && !self.skipping
+    }
+
+    fn notice_the_end(&mut self) -> Result<(), End> {
+        if self.socket.send_error().is_some() || self.socket.end().is_some() {
+            return Err(End::Gone);
+        }
+        let owes = self
+            .server
+            .as_ref()
+            .is_some_and(|server| !server.ledger.is_empty());
+        if !owes && let Some(words) = self.fate.take() {
+            return Err(End::Saying(words));
+        }
+        Ok(())
+    }
+
+    async fn finish(mut self, end: End) {
+        self.wait = None;
+        let departure = match end {
+            End::Goodbye | End::Saying(_) => Departure::Polite,
+            End::Gone => Departure::Abrupt,
+            End::Torn(_) => Departure::Lost,
+        };
+        self.part_with_server(departure);
+        if let End::Saying(words) | End::Torn(Some(words)) = end {
+            say_and_close(&self.socket, &words).await;
+        }
+    }
+
+    fn part_with_server(&mut self, departure: Departure) {
+        if let Some(settling) = self.settling.take() {
+            settling.abandon(&self.pool);
+        }
+        let Some(mut server) = self.server.take() else {
+            return;
+        };
+        server.socket.clear_waker();
+        // Half a message has been sent: only the client could finish it.
+        let torn = matches!(self.request, Body::Relay) && self.frames.body_remaining() > 0;
+        if self.pool.mode() == PoolMode::Session {
+            server.pinned = true;
+        }
+        clean::spawn(
+            Rc::clone(&self.pool),
+            server,
+            if torn { Departure::Lost } else { departure },
+        );
+    }
+}
+
+impl Drop for Session {
+    /// Reached with a server only by a panic: nobody knows what state it is in.
+    fn drop(&mut self) {
+        self.part_with_server(Departure::Lost);
+    }
+}

@@ -1,0 +1,439 @@
+//! What the server sends: booked in the ledger, and relayed or swallowed.
+
+use super::body::{Body, Collected};
+use super::messages::CLOSE_COMPLETE;
+use super::window::Window;
+use super::{End, Session};
+use crate::client::fatal;
+use crate::limits::{INSPECT_BYTES, SLICE_BYTES};
+use crate::server::{Note, Server, Slot};
+use crate::shard::bump;
+use ::pool::config::PoolMode;
+use protocol::backend::TransactionStatus;
+use protocol::error::SqlState;
+use protocol::frame::{Head, Step};
+use protocol::ledger::{Reply, Whose};
+use protocol::tag::backend_tag as tag;
+use std::task::Context;
+
+impl Session {
+    /// Reads what the server has sent. True if something moved.
+    pub(super) fn replies(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        let mut read = 0;
+        let mut moved = false;
+        while let Some(mut server) = self.server.take() {
+            if self.socket.is_full() {
+                self.server = Some(server);
+                break;
+            }
+            let Some(chunk) = server.socket.take() else {
+                let ended = server.socket.ended();
+                self.server = Some(server);
+                if ended {
+                    return Err(self.server_lost());
+                }
+                break;
+            };
+            moved = true;
+            read += chunk.len();
+            let mut window = Window::new(chunk);
+            let outcome = self.read_replies(&mut server, &mut window);
+            self.server = Some(server);
+            outcome?;
+            window.forward(&self.socket);
+            if read >= SLICE_BYTES {
+                // Others have their turn; this task is in the queue again.
+                cx.waker().wake_by_ref();
+                return Ok(false);
+            }
+        }
+        Ok(moved)
+    }
+
+    fn read_replies(&mut self, server: &mut Server, window: &mut Window) -> Result<(), End> {
+        loop {
+            if server.frames.at_boundary() {
+                self.give_local_replies(server, window);
+            }
+            let step = server.frames.step(window.rest()).map_err(|error| {
+                tracing::error!(%error, "a server sent garbage");
+                self.violation(window)
+            })?;
+            match step {
+                Step::Starved { consumed } => {
+                    if consumed > 0 {
+                        self.swallow(window, consumed);
+                    }
+                    return Ok(());
+                }
+                Step::Head(head) => self.on_reply(server, window, head)?,
+                Step::Body { len, .. } => self.on_reply_body(server, window, len)?,
+            }
+        }
+    }
+
+    /// Answers that are ours to give, where it is their turn.
+    fn give_local_replies(&mut self, server: &mut Server, window: &mut Window) {
+        while server.ledger.take_local().is_some() {
+            window.forward(&self.socket);
+            // Only Close is answered by us.
+            self.socket.write(CLOSE_COMPLETE);
+        }
+    }
+
+    /// The same right after a request, when nothing stands before it.
+    pub(super) fn answer_now(&mut self) {
+        while self
+            .server
+            .as_mut()
+            .is_some_and(|server| server.ledger.take_local().is_some())
+        {
+            self.socket.write(CLOSE_COMPLETE);
+        }
+    }
+
+    fn on_reply(
+        &mut self,
+        server: &mut Server,
+        window: &mut Window,
+        head: Head,
+    ) -> Result<(), End> {
+        let need = self.looked_at(server, head);
+        if let Some(need) = need {
+            let rest = window.rest();
+            if head.carried > 0 || rest.len() < head.consumed + need {
+                self.swallow(window, head.consumed);
+                self.reply = Collected::new(head, need);
+                return if need == 0 {
+                    self.finish_reply(server)
+                } else {
+                    Ok(())
+                };
+            }
+            return self.on_whole_reply(server, window, head, need);
+        }
+        let whose = match server.ledger.reply(head.tag) {
+            Ok(Reply::Part(whose)) => whose,
+            Ok(Reply::Done(entry)) => entry.whose,
+            Ok(Reply::Async(whose)) => whose.unwrap_or(Whose::Client),
+            Ok(Reply::Ready(_) | Reply::Failed(_) | Reply::Unsolicited) | Err(_) => {
+                return Err(self.violation(window));
+            }
+        };
+        if whose == Whose::Client {
+            self.relay(window, head);
+        } else {
+            self.swallow(window, head.consumed);
+            self.reply = Body::Drop;
+        }
+        Ok(())
+    }
+
+    /// Whether a message is looked at, and how much of it.
+    fn looked_at(&self, server: &Server, head: Head) -> Option<usize> {
+        let looked_at = match head.tag {
+            tag::READY_FOR_QUERY | tag::ERROR_RESPONSE | tag::PARAMETER_STATUS => true,
+            tag::COMMAND_COMPLETE => !server.suspect.is_clean(),
+            _ => false,
+        };
+        looked_at.then(|| (head.body_len as usize).min(INSPECT_BYTES))
+    }
+
+    /// A message that is looked at and is here in one piece.
+    fn on_whole_reply(
+        &mut self,
+        server: &mut Server,
+        window: &mut Window,
+        head: Head,
+        need: usize,
+    ) -> Result<(), End> {
+        let rest = window.rest();
+        let body = &rest[head.consumed..head.consumed + need];
+        if need > 0 {
+            // The deframer must know what has been read; it cannot fail
+            // inside a body.
+            let _ = server.frames.step(body);
+        }
+        let fate = self.inspect(server, head, body);
+        let fate = fate.map_err(|violated| {
+            window.forward(&self.socket);
+            self.violated(violated)
+        })?;
+        match fate {
+            Fate::Relay => {
+                window.pass(head.consumed + need);
+                self.reply = Body::Relay;
+            }
+            Fate::Swallow => {
+                self.swallow(window, head.consumed + need);
+                self.reply = Body::Drop;
+            }
+            Fate::Replace(bytes) => {
+                self.swallow(window, head.consumed + need);
+                self.socket.write(&bytes);
+                self.reply = Body::Drop;
+            }
+        }
+        self.after_inspection(server, window, head)
+    }
+
+    fn on_reply_body(
+        &mut self,
+        server: &mut Server,
+        window: &mut Window,
+        len: usize,
+    ) -> Result<(), End> {
+        match &mut self.reply {
+            Body::Relay => window.pass(len),
+            Body::Drop => self.swallow(window, len),
+            Body::Collect(collected) => {
+                let taken = (collected.need - collected.bytes.len()).min(len);
+                collected.bytes.extend_from_slice(&window.rest()[..taken]);
+                self.swallow(window, taken);
+                self.finish_reply(server)?;
+                let beyond = len - taken;
+                match self.reply {
+                    Body::Drop => self.swallow(window, beyond),
+                    _ => window.pass(beyond),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at a message that has been gathered, once enough of it is there.
+    fn finish_reply(&mut self, server: &mut Server) -> Result<(), End> {
+        let Body::Collect(collected) = &self.reply else {
+            return Ok(());
+        };
+        if !collected.is_complete() {
+            return Ok(());
+        }
+        let Body::Collect(collected) = std::mem::replace(&mut self.reply, Body::Drop) else {
+            return Ok(());
+        };
+        match self.inspect(server, collected.head, &collected.bytes) {
+            Ok(Fate::Relay) => {
+                self.socket.write(&collected.head.bytes());
+                self.socket.write(&collected.bytes);
+                self.reply = Body::Relay;
+            }
+            Ok(Fate::Swallow) => {}
+            Ok(Fate::Replace(bytes)) => self.socket.write(&bytes),
+            Err(violated) => return Err(self.violated(violated)),
+        }
+        let mut nothing = Window::new(crate::ring::Chunk::heap(Vec::new()));
+        self.after_inspection(server, &mut nothing, collected.head)
+    }
+
+    fn after_inspection(
+        &mut self,
+        server: &Server,
+        window: &mut Window,
+        head: Head,
+    ) -> Result<(), End> {
+        let open = server.status != TransactionStatus::Idle;
+        if head.tag == tag::READY_FOR_QUERY && open && self.pool.mode() == PoolMode::Statement {
+            window.forward(&self.socket);
+            return Err(self.forbid_transaction());
+        }
+        Ok(())
+    }
+
+    /// Books a message that is looked at.
+    fn inspect(&mut self, server: &mut Server, head: Head, body: &[u8]) -> Result<Fate, Violated> {
+        match head.tag {
+            tag::ERROR_RESPONSE => self.on_error(server, head, body),
+            tag::READY_FOR_QUERY => {
+                let &[status] = body else {
+                    return Err(Violated::Server);
+                };
+                let status = TransactionStatus::from_byte(status).map_err(|_| Violated::Server)?;
+                let Ok(Reply::Ready(entry)) = server.ledger.reply(head.tag) else {
+                    return Err(Violated::Server);
+                };
+                server.status = status;
+                Ok(Fate::of(entry.whose))
+            }
+            tag::PARAMETER_STATUS => {
+                server.parameters.read(body);
+                let whose = server.ledger.head().map(|entry| entry.whose);
+                if matches!(whose, Some(Whose::Ours)) {
+                    return Ok(Fate::Swallow);
+                }
+                // A setting has changed, whatever did it.
+                server.suspect.insert(router::effects::Effect::SetSession);
+                Ok(Fate::Relay)
+            }
+            _ => {
+                let whose = match server
+                    .ledger
+                    .reply(head.tag)
+                    .map_err(|_| Violated::Server)?
+                {
+                    Reply::Part(whose) => {
+                        let about = server.ledger.head().and_then(|entry| entry.note.as_ref());
+                        let about = if let Some(Note::Deallocates(known)) = about {
+                            Some(known.clone())
+                        } else {
+                            None
+                        };
+                        self.on_command(server, body, about);
+                        whose
+                    }
+                    Reply::Done(entry) => {
+                        let about = self
+                            .statements
+                            .as_mut()
+                            .and_then(|statements| statements.deallocating.take());
+                        self.on_command(server, body, about);
+                        entry.whose
+                    }
+                    _ => return Err(Violated::Server),
+                };
+                Ok(Fate::of(whose))
+            }
+        }
+    }
+
+    /// A command that concerns prepared statements has been carried out.
+    fn on_command(
+        &mut self,
+        server: &mut Server,
+        body: &[u8],
+        about: Option<std::rc::Rc<crate::server::Statement>>,
+    ) {
+        match body.strip_suffix(&[0]).unwrap_or(body) {
+            b"DEALLOCATE ALL" | b"DISCARD ALL" => {
+                server.prepared.clear();
+                if let Some(statements) = &mut self.statements {
+                    statements.clear();
+                }
+            }
+            b"DEALLOCATE" => {
+                if let (Some(statements), Some(known)) = (&mut self.statements, about) {
+                    statements.remove(&known);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// An error: what was announced and will not happen is taken back.
+    fn on_error(&mut self, server: &mut Server, head: Head, body: &[u8]) -> Result<Fate, Violated> {
+        let reply = server
+            .ledger
+            .reply(head.tag)
+            .map_err(|_| Violated::Server)?;
+        server.unnamed = Slot::Unknown;
+        server.said_goodbye = super::refuse::is_fatal(body);
+        let mut undone: Vec<_> = server.ledger.take_undone().collect();
+        // The oldest is the one that failed; it comes last.
+        let cause = undone.pop();
+        for entry in undone {
+            self.undo(server, entry, false);
+        }
+        let fate = match reply {
+            Reply::Failed(Whose::Ours) => {
+                // Settings that were accepted before are refused now: the
+                // client must not believe that its request ran under them.
+                return Err(Violated::Ours(super::refuse::rephrased(body)));
+            }
+            Reply::Failed(_) => match cause.as_ref().and_then(|cause| cause.note.as_ref()) {
+                Some(Note::Fails(words)) => Fate::Replace(words.to_vec()),
+                Some(Note::Uses(known) | Note::Defines(known))
+                    if head.body_len as usize == body.len() =>
+                {
+                    super::refuse::renamed(body, &known.name).map_or(Fate::Relay, Fate::Replace)
+                }
+                _ => Fate::Relay,
+            },
+            _ => Fate::Relay,
+        };
+        if let Some(cause) = cause {
+            self.undo(server, cause, true);
+        }
+        Ok(fate)
+    }
+
+    fn relay(&mut self, window: &mut Window, head: Head) {
+        if head.carried == 0 {
+            window.pass(head.consumed);
+        } else {
+            self.swallow(window, head.consumed);
+            self.socket.write(&head.bytes());
+        }
+        self.reply = Body::Relay;
+    }
+
+    fn swallow(&self, window: &mut Window, n: usize) {
+        window.forward(&self.socket);
+        window.skip(n);
+    }
+
+    /// The server said something that answers nothing. Whose bytes come next
+    /// nobody knows: both connections end.
+    fn violation(&self, window: &mut Window) -> End {
+        window.forward(&self.socket);
+        self.violated(Violated::Server)
+    }
+
+    fn violated(&self, violated: Violated) -> End {
+        bump(&self.shard.counters.violations);
+        tracing::error!(database = %self.pool.group().name, "a server broke the protocol; its client is disconnected");
+        End::Torn(Some(match violated {
+            Violated::Server => fatal(
+                SqlState::CONNECTION_FAILURE,
+                "the server broke the protocol; the connection is closed",
+            ),
+            Violated::Ours(words) => words,
+        }))
+    }
+
+    /// The server is gone while it was ours. If it has said why, that has
+    /// been relayed; half a message is never made whole.
+    fn server_lost(&mut self) -> End {
+        let amid_message = self
+            .server
+            .as_ref()
+            .is_none_or(|server| !server.frames.at_boundary());
+        if amid_message
+            || self
+                .server
+                .as_ref()
+                .is_some_and(|server| server.said_goodbye)
+        {
+            return End::Torn(None);
+        }
+        End::Torn(Some(fatal(
+            SqlState::CONNECTION_FAILURE,
+            "the connection to the server was lost",
+        )))
+    }
+}
+
+/// What becomes of a message that was looked at.
+enum Fate {
+    Relay,
+    Swallow,
+    Replace(Vec<u8>),
+}
+
+impl Fate {
+    fn of(whose: Whose) -> Self {
+        if whose == Whose::Client {
+            Fate::Relay
+        } else {
+            Fate::Swallow
+        }
+    }
+}
+
+/// Why both connections must end.
+enum Violated {
+    /// See [`protocol::ledger::Violation`].
+    Server,
+    /// The server refused something of ours on which the client's request
+    /// was built.
+    Ours(Vec<u8>),
+}

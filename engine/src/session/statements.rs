@@ -1,0 +1,120 @@
+//! The client's prepared statements.
+//!
+//! They belong to the client: a name means what this client's `Parse` said,
+//! whatever server it meets. A server has copies under names of its own. The
+//! client's view is changed as its messages are sent, since later messages of
+//! the same batch build on it; when the server skips a message, its note in
+//! the ledger takes the change back.
+
+use super::Session;
+use crate::limits::STATEMENT_BYTES;
+use crate::server::{Note, Server, Statement, Unnamed, UnnamedStatement};
+use protocol::ledger::{Entry, Kind, Whose};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// See the module's text.
+#[derive(Default)]
+pub(super) struct Statements {
+    named: HashMap<Box<[u8]>, Rc<Statement>, foldhash::fast::RandomState>,
+    named_bytes: usize,
+    pub(super) unnamed: Option<UnnamedStatement>,
+    /// What a DEALLOCATE by the extended protocol is about, until the server
+    /// has carried it out.
+    pub(super) deallocating: Option<Rc<Statement>>,
+}
+
+impl Statements {
+    pub(super) fn get(&self, name: &[u8]) -> Option<&Rc<Statement>> {
+        self.named.get(name)
+    }
+
+    /// Whether another statement of this size may be kept.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        self.named_bytes + bytes <= STATEMENT_BYTES
+    }
+
+    pub(super) fn insert(&mut self, statement: Rc<Statement>) {
+        self.named_bytes += cost(&statement);
+        if let Some(replaced) = self.named.insert(statement.name.clone(), statement) {
+            self.named_bytes -= cost(&replaced);
+        }
+    }
+
+    /// Removes this statement, unless its name means another one by now.
+    pub(super) fn remove(&mut self, statement: &Rc<Statement>) {
+        if self
+            .named
+            .get(&statement.name)
+            .is_some_and(|known| Rc::ptr_eq(known, statement))
+        {
+            self.named.remove(&statement.name);
+            self.named_bytes -= cost(statement);
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.named.clear();
+        self.named_bytes = 0;
+    }
+
+    /// The unnamed statement was too long to keep and lives only in its
+    /// server, which must therefore stay.
+    pub(super) fn unnamed_is_unkept(&self) -> bool {
+        self.unnamed.as_ref().is_some_and(|unnamed| !unnamed.kept)
+    }
+}
+
+/// What a statement takes of its client's budget: the text counts in full,
+/// though clients that say the same share it.
+fn cost(statement: &Statement) -> usize {
+    statement.name.len() + statement.definition.rest.len() + size_of::<Statement>()
+}
+
+impl Session {
+    /// The client's statements, made when it first has one.
+    pub(super) fn statements_mut(&mut self) -> &mut Statements {
+        self.statements.get_or_insert_default()
+    }
+
+    /// Takes the unnamed statement away, and says how to bring it back in
+    /// case the message at hand is skipped. Nothing can be skipped where
+    /// nothing is owed.
+    pub(super) fn displace_unnamed(&mut self) -> Option<Note> {
+        let before = self.statements.as_mut()?.unnamed.take()?;
+        let certain = self
+            .server
+            .as_ref()
+            .is_none_or(|server| server.ledger.is_idle());
+        if certain {
+            None
+        } else {
+            Some(Note::Unnamed(Box::new(Unnamed {
+                before: Some(before),
+            })))
+        }
+    }
+
+    /// Takes back what a message would have done that was never carried out.
+    /// `is_cause`: it is the one that failed; a failed `Parse` has destroyed
+    /// the unnamed statement all the same (`exec_parse_message`).
+    pub(super) fn undo(&mut self, server: &mut Server, entry: Entry<Note>, is_cause: bool) {
+        let Entry { kind, whose, note } = entry;
+        match note {
+            Some(Note::Defines(statement)) => {
+                self.statements_mut().remove(&statement);
+                server.prepared.forget(statement.definition.id, None);
+            }
+            Some(Note::Closes(statement)) => self.statements_mut().insert(statement),
+            Some(Note::Unnamed(unnamed)) => {
+                self.statements_mut().unnamed = if is_cause { None } else { unnamed.before };
+            }
+            None if kind == Kind::Parse && whose == Whose::Client => {
+                if let Some(statements) = &mut self.statements {
+                    statements.unnamed = None;
+                }
+            }
+            note => server.undo(note),
+        }
+    }
+}

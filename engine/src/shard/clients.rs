@@ -1,0 +1,80 @@
+//! The clients of a shard, as others may reach them: to cancel, to end.
+
+use slab::Slab;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::Waker;
+
+/// The clients that have logged in or try to.
+#[derive(Default)]
+pub struct Clients(RefCell<Slab<Rc<Control>>>);
+
+/// A client's handle for others. The session looks at it whenever it is woken.
+#[derive(Default)]
+pub struct Control {
+    /// By which its cancel requests are known.
+    pub secret: u32,
+    /// It wants its query cancelled.
+    pub cancel: Cell<bool>,
+    /// It must leave as soon as it has no transaction.
+    pub leave: Cell<bool>,
+    /// It must leave at once.
+    pub stop: Cell<bool>,
+    /// Its task.
+    pub waker: RefCell<Option<Waker>>,
+}
+
+impl Control {
+    /// Has the client's task look.
+    pub fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+impl Clients {
+    /// Enters a client; its place.
+    pub fn enter(&self, secret: u32) -> (u32, Rc<Control>) {
+        let control = Rc::new(Control {
+            secret,
+            ..Control::default()
+        });
+        let slot = self.0.borrow_mut().insert(Rc::clone(&control));
+        (
+            u32::try_from(slot).expect("fewer than 2^32 clients"),
+            control,
+        )
+    }
+
+    /// The client has left.
+    pub fn leave(&self, slot: u32) {
+        self.0.borrow_mut().remove(slot as usize);
+    }
+
+    /// Finds a client by its place and secret.
+    pub fn find(&self, slot: u32, secret: u32) -> Option<Rc<Control>> {
+        let clients = self.0.borrow();
+        clients
+            .get(slot as usize)
+            .filter(|control| control.secret == secret)
+            .cloned()
+    }
+
+    /// Does something to each client.
+    pub fn each(&self, mut act: impl FnMut(&Control)) {
+        for (_, control) in self.0.borrow().iter() {
+            act(control);
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+}

@@ -1,0 +1,53 @@
+//! What a shard counts: plain cells that it alone writes.
+
+use admin::stats::ShardStats;
+use std::cell::Cell;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// See the module's text.
+        #[derive(Debug, Default)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: Cell<u64>,)*
+        }
+
+        impl Counters {
+            /// A copy that may leave the shard.
+            pub fn snapshot(&self) -> ShardStats {
+                ShardStats { $($name: self.$name.get(),)* ..ShardStats::default() }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Connections accepted.
+    connections,
+    /// Clients that logged in.
+    logins,
+    /// Logins that failed.
+    login_failures,
+    /// Leases that ended with a server given back clean.
+    transactions,
+    /// Servers opened.
+    servers_opened,
+    /// Servers closed, for whatever reason.
+    servers_closed,
+    /// Server logins that failed.
+    server_login_failures,
+    /// Clients that had to wait for a server.
+    waits,
+    /// Clients that waited in vain.
+    wait_timeouts,
+    /// Replies that answered nothing asked: both connections were closed.
+    violations,
+    /// Cancel requests received.
+    cancels,
+    /// Sessions that had to keep their server behind a transaction.
+    pins,
+}
+
+/// Adds one to a counter.
+pub fn bump(counter: &Cell<u64>) {
+    counter.set(counter.get() + 1);
+}

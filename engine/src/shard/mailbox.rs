@@ -1,0 +1,95 @@
+//! How shards and the rest of the process talk to a shard: a bounded channel,
+//! woken through the ring. Never on the path of a query.
+
+use crate::ring::{Ring, WakeHandle};
+use admin::stats::ShardStats;
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use std::any::Any;
+
+/// A message to a shard.
+pub enum Mail {
+    /// No new clients; the idle ones leave.
+    Drain,
+    /// The time is over: all clients leave now.
+    Stop,
+    /// Clients of another shard wait for a server of this group, or a permit
+    /// has been given.
+    Budget {
+        /// The group.
+        group: usize,
+    },
+    /// A client wants its query cancelled.
+    Cancel {
+        /// Its place in the shard.
+        slot: u32,
+        /// What proves that it is the client.
+        secret: u32,
+    },
+    /// Somebody wants to see the counters.
+    Stats(Sender<ShardStats>),
+    /// A thread has finished a job of this shard.
+    Done {
+        /// The job.
+        id: usize,
+        /// What came of it.
+        result: Box<dyn Any + Send>,
+    },
+}
+
+/// The receiving end.
+pub struct Mailbox {
+    receiver: Receiver<Mail>,
+    postbox: Postbox,
+}
+
+/// The sending end; any thread may hold one.
+#[derive(Clone)]
+pub struct Postbox {
+    sender: Sender<Mail>,
+    wake: WakeHandle,
+}
+
+impl Mailbox {
+    /// A mailbox of the shard that owns `ring`.
+    pub fn new(ring: &Ring) -> Self {
+        let (sender, receiver) = bounded(CAPACITY);
+        Self {
+            receiver,
+            postbox: Postbox {
+                sender,
+                wake: ring.wake_handle(),
+            },
+        }
+    }
+
+    /// An end to send with.
+    pub fn postbox(&self) -> Postbox {
+        self.postbox.clone()
+    }
+
+    /// The next message, if one is there.
+    pub fn take(&self) -> Option<Mail> {
+        self.receiver.try_recv().ok()
+    }
+}
+
+impl Postbox {
+    /// Sends without waiting. A full mailbox drops what can be dropped
+    /// (hints and cancels, which the sender repeats or PostgreSQL does not
+    /// promise) and waits for the rest, which comes from threads that may.
+    pub fn post(&self, mail: Mail) {
+        match self.sender.try_send(mail) {
+            Err(TrySendError::Full(
+                mail @ (Mail::Done { .. } | Mail::Drain | Mail::Stop | Mail::Stats(_)),
+            )) => {
+                // A shard that has ended takes no mail.
+                let _ = self.sender.send(mail);
+            }
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) | Ok(()) => {}
+        }
+        self.wake.wake();
+    }
+}
+
+/// Messages that may wait: far more than a shard gets between two turns.
+const CAPACITY: usize = 4096;

@@ -1,0 +1,148 @@
+//! A shard: one executor on one core, with its ring, its listeners, its
+//! clients and its servers. Nothing of it is shared with another shard but
+//! the budgets of the pools and the mailboxes.
+
+mod clients;
+mod counters;
+mod listen;
+mod mailbox;
+mod offload;
+mod pool;
+mod run;
+
+pub use clients::{Clients, Control};
+pub use counters::{Counters, bump};
+pub use mailbox::{Mail, Mailbox, Postbox};
+pub use pool::{Acquired, Refusal, ShardPool, WaitFor};
+pub use run::{ShardSeed, run};
+
+use crate::client::Credentials;
+use crate::config::Config;
+use crate::ring::{Ring, task};
+use crate::server::Definition;
+use crate::signal::Signal;
+use admin::stats::ShardStats;
+use offload::Offload;
+use router::effects::Effects;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+/// What all tasks of a shard share.
+pub struct Shard {
+    /// Its number, from 0.
+    pub id: usize,
+    /// Its ring.
+    pub ring: Ring,
+    /// The configuration, the same for all shards.
+    pub config: Arc<Config>,
+    /// Its clients.
+    pub clients: Clients,
+    /// What it counts.
+    pub counters: Counters,
+    /// Cancel requests on their way from here.
+    pub cancels: Cell<usize>,
+    /// Clients that have not logged in.
+    pub unauthenticated: Cell<usize>,
+    /// Given when the process is told to stop: no new clients, the idle ones
+    /// leave.
+    pub drain: Signal,
+    /// What is known of the users' passwords.
+    pub credentials: Arc<Credentials>,
+    /// Given when the last client has left a draining shard.
+    finished: Signal,
+    pools: OnceCell<Vec<Rc<ShardPool>>>,
+    mailbox: Mailbox,
+    peers: Vec<Postbox>,
+    offload: Offload,
+    ids: Cell<u64>,
+    /// A buffer for messages being written, so that none is made per query.
+    scratch: RefCell<Vec<u8>>,
+    definitions: RefCell<HashMap<Box<[u8]>, Weak<Definition>, foldhash::fast::RandomState>>,
+}
+
+impl Shard {
+    /// An empty buffer, to be given back by [`Shard::put_scratch`].
+    pub fn take_scratch(&self) -> Vec<u8> {
+        self.scratch.take()
+    }
+
+    /// Gives a buffer back.
+    pub fn put_scratch(&self, mut buffer: Vec<u8>) {
+        if buffer.capacity() <= SCRATCH_BYTES {
+            buffer.clear();
+            self.scratch.replace(buffer);
+        }
+    }
+
+    /// A number that this shard has not used before.
+    pub fn fresh_id(&self) -> u64 {
+        self.ids.set(self.ids.get() + 1);
+        self.ids.get()
+    }
+
+    /// What it has counted, and what there is now.
+    pub fn stats(&self) -> ShardStats {
+        let ring = self.ring.stats();
+        let mut stats = self.counters.snapshot();
+        stats.clients = self.clients.len() as u64;
+        stats.panics = task::panics();
+        stats.ring_enters = ring.enters;
+        stats.ring_sleeps = ring.sleeps;
+        stats.short_sends = ring.short_sends;
+        for pool in self.pools() {
+            let (open, idle, waiting) = pool.counts();
+            stats.servers += u64::from(open);
+            stats.servers_idle += u64::from(idle);
+            stats.waiting += waiting as u64;
+        }
+        stats
+    }
+
+    /// The pool of a group.
+    pub fn pool(&self, group: usize) -> &Rc<ShardPool> {
+        &self.pools()[group]
+    }
+
+    /// All pools, in the order of the groups.
+    pub fn pools(&self) -> &[Rc<ShardPool>] {
+        self.pools.get().map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Sends to another shard, or to this one.
+    pub fn post(&self, shard: usize, mail: Mail) {
+        if let Some(postbox) = self.peers.get(shard) {
+            postbox.post(mail);
+        }
+    }
+
+    /// The one definition with this key: what a `Parse` said behind the name,
+    /// and the settings that change what a text means.
+    pub fn definition(
+        &self,
+        key: &[u8],
+        rest: &[u8],
+        effects: impl FnOnce() -> Effects,
+    ) -> Rc<Definition> {
+        let mut definitions = self.definitions.borrow_mut();
+        if let Some(definition) = definitions.get(key).and_then(Weak::upgrade) {
+            return definition;
+        }
+        if definitions.len() >= SWEEP && definitions.len().is_power_of_two() {
+            definitions.retain(|_, definition| definition.strong_count() > 0);
+        }
+        let definition = Rc::new(Definition {
+            id: self.fresh_id(),
+            rest: rest.into(),
+            effects: effects(),
+        });
+        definitions.insert(key.into(), Rc::downgrade(&definition));
+        definition
+    }
+}
+
+/// A larger buffer than this is not kept.
+const SCRATCH_BYTES: usize = 64 * 1024;
+/// Definitions known before unused ones are looked for.
+const SWEEP: usize = 1024;

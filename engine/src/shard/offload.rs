@@ -1,0 +1,84 @@
+//! Work that would block a shard, done by a thread beside it.
+//!
+//! Only what happens once per server login: name look-ups and PBKDF2. A
+//! thread a job is therefore enough; their number is bounded by the logins in
+//! flight.
+
+use super::{Mail, Shard};
+use slab::Slab;
+use std::any::Any;
+use std::cell::RefCell;
+use std::task::{Poll, Waker};
+
+#[derive(Default)]
+pub(super) struct Offload {
+    jobs: RefCell<Slab<Job>>,
+}
+
+#[derive(Default)]
+struct Job {
+    result: Option<Box<dyn Any + Send>>,
+    waker: Option<Waker>,
+    abandoned: bool,
+}
+
+struct Pending<'a> {
+    offload: &'a Offload,
+    id: usize,
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        let mut jobs = self.offload.jobs.borrow_mut();
+        if jobs[self.id].result.is_some() {
+            jobs.remove(self.id);
+        } else {
+            jobs[self.id].abandoned = true;
+        }
+    }
+}
+
+impl Shard {
+    /// Runs `work` on a thread and waits for it. Dropping the future leaves
+    /// the thread to end by itself.
+    pub async fn offload<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let id = self.offload.jobs.borrow_mut().insert(Job::default());
+        let pending = Pending {
+            offload: &self.offload,
+            id,
+        };
+        let postbox = self.mailbox.postbox();
+        std::thread::spawn(move || {
+            postbox.post(Mail::Done {
+                id,
+                result: Box::new(work()),
+            })
+        });
+        let result = std::future::poll_fn(|cx| {
+            let mut jobs = self.offload.jobs.borrow_mut();
+            if jobs[id].result.is_some() {
+                return Poll::Ready(());
+            }
+            jobs[id].waker = Some(cx.waker().clone());
+            Poll::Pending
+        });
+        result.await;
+        let result = self.offload.jobs.borrow_mut()[id].result.take();
+        self.offload.jobs.borrow_mut()[id].result = Some(Box::new(()));
+        drop(pending);
+        let result = result.and_then(|result| result.downcast::<T>().ok());
+        *result.expect("a job's result has the job's type")
+    }
+
+    pub(super) fn job_done(&self, id: usize, result: Box<dyn Any + Send>) {
+        let mut jobs = self.offload.jobs.borrow_mut();
+        if jobs[id].abandoned {
+            jobs.remove(id);
+            return;
+        }
+        jobs[id].result = Some(result);
+        if let Some(waker) = jobs[id].waker.take() {
+            waker.wake();
+        }
+    }
+}

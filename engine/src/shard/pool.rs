@@ -1,0 +1,486 @@
+//! The acting half of a pool: what [`pool::Pool`] decides is done here.
+
+use super::{Mail, Shard, bump};
+use crate::config::Group;
+use crate::random;
+use crate::ring::task;
+use crate::server::Server;
+use crate::server::login::{LoginError, login};
+use crate::settings::Labels;
+use ::pool::config::PoolMode;
+use ::pool::{Acquire, Budget, Placed, Pool, Settings, Ticket};
+use protocol::error::SqlState;
+use slab::Slab;
+use socket2::SockAddr;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+use zeroize::Zeroizing;
+
+/// One shard's servers for one group.
+pub struct ShardPool {
+    /// The shard that owns it.
+    pub shard: Rc<Shard>,
+    /// The labels of its clients and servers.
+    pub labels: Labels,
+    index: usize,
+    decide: RefCell<Pool<u32, u32>>,
+    /// Idle servers; a place without one is of a leased server.
+    servers: RefCell<Slab<Option<Box<Server>>>>,
+    waiters: RefCell<Slab<Waiter>>,
+    address: RefCell<Option<SockAddr>>,
+    salted: RefCell<Option<SaltedKey>>,
+    janitor: Janitor,
+}
+
+struct SaltedKey {
+    salt: Vec<u8>,
+    iterations: u32,
+    key: Zeroizing<[u8; 32]>,
+}
+
+struct Waiter {
+    waker: Waker,
+    granted: Option<Result<Box<Server>, Refusal>>,
+}
+
+/// Why a client gets no server.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// For the client.
+    pub code: SqlState,
+    /// For the client: names neither hosts nor secrets.
+    pub message: String,
+}
+
+/// What came of asking for a server.
+pub enum Acquired {
+    /// Here it is.
+    Server(Box<Server>),
+    /// The waker given is woken when [`WaitFor::take`] has something.
+    Waiting(WaitFor),
+}
+
+/// A place in the queue. Dropping it gives the place up, and a server that
+/// was already granted goes back.
+pub struct WaitFor {
+    pool: Rc<ShardPool>,
+    waiter: u32,
+    ticket: Ticket,
+}
+
+#[derive(Default)]
+struct Janitor {
+    waker: RefCell<Option<Waker>>,
+    sleeps_until: Cell<Option<Instant>>,
+    called: Cell<bool>,
+}
+
+impl ShardPool {
+    /// A pool without servers. Does no I/O.
+    pub fn new(shard: Rc<Shard>, index: usize, budget: Arc<Budget>) -> Rc<Self> {
+        let settings = Settings::from(&shard.config.groups[index].pool);
+        let id = shard.id;
+        Rc::new(Self {
+            shard,
+            labels: Labels::default(),
+            index,
+            decide: RefCell::new(Pool::new(settings, budget, id)),
+            servers: RefCell::default(),
+            waiters: RefCell::default(),
+            address: RefCell::new(None),
+            salted: RefCell::new(None),
+            janitor: Janitor::default(),
+        })
+    }
+
+    /// The group that it serves.
+    pub fn group(&self) -> &Group {
+        &self.shard.config.groups[self.index]
+    }
+
+    /// When servers go back.
+    pub fn mode(&self) -> PoolMode {
+        self.group().pool.mode
+    }
+
+    /// A server, or a place in the queue for one.
+    pub fn acquire(self: &Rc<Self>, waker: &Waker) -> Acquired {
+        let now = Instant::now();
+        loop {
+            let waiter = id(self.waiters.borrow().vacant_key());
+            let acquired = self.decide.borrow_mut().acquire(waiter, now);
+            match acquired {
+                Acquire::Lease(slot) => {
+                    let server = self
+                        .servers
+                        .borrow_mut()
+                        .get_mut(slot as usize)
+                        .and_then(Option::take);
+                    let mut server = server.expect("an idle server is in its place");
+                    if server.check_idle() {
+                        return Acquired::Server(server);
+                    }
+                    self.forget(server);
+                }
+                Acquire::Wait(ticket) => {
+                    bump(&self.shard.counters.waits);
+                    self.waiters.borrow_mut().insert(Waiter {
+                        waker: waker.clone(),
+                        granted: None,
+                    });
+                    self.start_logins();
+                    self.call_janitor();
+                    return Acquired::Waiting(WaitFor {
+                        pool: Rc::clone(self),
+                        waiter,
+                        ticket,
+                    });
+                }
+            }
+        }
+    }
+
+    /// A client is done with a server that is clean and at rest.
+    pub fn release(self: &Rc<Self>, server: Box<Server>) {
+        debug_assert!(!server.is_suspect());
+        bump(&self.shard.counters.transactions);
+        let placed = self
+            .decide
+            .borrow_mut()
+            .release(server.slot, Instant::now());
+        self.place(server, placed);
+    }
+
+    /// A server that was leased is of no use any more.
+    pub fn discard(self: &Rc<Self>, server: Box<Server>) {
+        self.forget(server);
+        self.start_logins();
+    }
+
+    fn forget(&self, server: Box<Server>) {
+        self.servers.borrow_mut().remove(server.slot as usize);
+        bump(&self.shard.counters.servers_closed);
+        let slot = server.slot;
+        // The socket first: the permit must not be free while the server is
+        // still connected. Closing is queued before any later connect.
+        drop(server);
+        self.decide.borrow_mut().discard(slot);
+    }
+
+    fn place(self: &Rc<Self>, server: Box<Server>, placed: Placed<u32>) {
+        match placed {
+            Placed::Idle => {
+                match &*self.janitor.waker.borrow() {
+                    Some(waker) => server.socket.set_waker(waker),
+                    None => server.socket.clear_waker(),
+                }
+                let slot = server.slot as usize;
+                let dead = server.socket.ended();
+                self.servers.borrow_mut()[slot] = Some(server);
+                if dead || self.janitor.sleeps_until.get().is_none() {
+                    self.call_janitor();
+                }
+            }
+            Placed::HandOff(waiter) => self.grant(waiter, Ok(server)),
+            Placed::Close(_) | Placed::GiveAway { .. } => self.discard(server),
+        }
+    }
+
+    fn grant(&self, waiter: u32, granted: Result<Box<Server>, Refusal>) {
+        let mut waiters = self.waiters.borrow_mut();
+        let waiter = &mut waiters[waiter as usize];
+        waiter.granted = Some(granted);
+        waiter.waker.wake_by_ref();
+    }
+
+    /// Starts the logins that the pool wants, and wakes the shards that it
+    /// gave something to or wants something from.
+    pub fn start_logins(self: &Rc<Self>) {
+        let wanted = self.decide.borrow_mut().logins_wanted(Instant::now());
+        for _ in 0..wanted {
+            let guard = LoginGuard {
+                pool: Rc::clone(self),
+                open: true,
+            };
+            task::spawn(guard.run());
+        }
+        self.send_wakes();
+    }
+
+    fn send_wakes(&self) {
+        loop {
+            let shard = self.decide.borrow_mut().next_wake();
+            let Some(shard) = shard else { return };
+            self.shard.post(shard, Mail::Budget { group: self.index });
+        }
+    }
+
+    /// Another shard has given a permit, or wants a server.
+    pub fn on_budget_mail(self: &Rc<Self>) {
+        loop {
+            let slot = self.decide.borrow_mut().give_up_idle(Instant::now());
+            let Some(slot) = slot else { break };
+            self.close_idle(slot);
+        }
+        self.start_logins();
+        self.call_janitor();
+    }
+
+    fn close_idle(self: &Rc<Self>, slot: u32) {
+        let server = self
+            .servers
+            .borrow_mut()
+            .get_mut(slot as usize)
+            .and_then(Option::take);
+        if let Some(server) = server {
+            say_goodbye(&server);
+            self.forget(server);
+        }
+    }
+
+    fn connected(self: &Rc<Self>, mut server: Server) {
+        bump(&self.shard.counters.servers_opened);
+        let slot = id(self.servers.borrow_mut().insert(None));
+        server.slot = slot;
+        let placed = self
+            .decide
+            .borrow_mut()
+            .connected(slot, Instant::now(), random::fraction());
+        self.place(Box::new(server), placed);
+        self.start_logins();
+        self.call_janitor();
+    }
+
+    fn login_failed(self: &Rc<Self>, error: &LoginError) {
+        bump(&self.shard.counters.server_login_failures);
+        tracing::warn!(database = %self.group().name, %error, "no new server");
+        let failed = self
+            .decide
+            .borrow_mut()
+            .login_failed(Instant::now(), random::fraction());
+        let refusal = refusal(&self.group().name, error);
+        for waiter in failed {
+            self.grant(waiter, Err(refusal.clone()));
+        }
+        self.send_wakes();
+        self.call_janitor();
+    }
+
+    /// Where the servers are, once one was reached.
+    pub fn address(&self) -> Option<SockAddr> {
+        self.address.borrow().clone()
+    }
+
+    /// Remembers where a server was reached.
+    pub fn set_address(&self, address: SockAddr) {
+        *self.address.borrow_mut() = Some(address);
+    }
+
+    /// The password's key for this salt, if it was the last one used.
+    pub fn salted_key(&self, salt: &[u8], iterations: u32) -> Option<Zeroizing<[u8; 32]>> {
+        let salted = self.salted.borrow();
+        let known = salted
+            .as_ref()
+            .filter(|known| known.salt == salt && known.iterations == iterations)?;
+        Some(known.key.clone())
+    }
+
+    /// Remembers the password's key for a salt.
+    pub fn remember_salted_key(&self, salt: &[u8], iterations: u32, key: &Zeroizing<[u8; 32]>) {
+        *self.salted.borrow_mut() = Some(SaltedKey {
+            salt: salt.to_vec(),
+            iterations,
+            key: key.clone(),
+        });
+    }
+
+    /// Servers that are open, idle ones among them, and clients that wait.
+    pub fn counts(&self) -> (u32, u32, usize) {
+        let decide = self.decide.borrow();
+        (decide.open(), decide.idle(), decide.waiting())
+    }
+
+    fn call_janitor(&self) {
+        self.janitor.called.set(true);
+        if let Some(waker) = &*self.janitor.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Ends what has run out of time and what died while idle, keeps
+    /// `min_connections`; for ever.
+    pub async fn keep(self: Rc<Self>) {
+        self.start_logins();
+        loop {
+            let next = self.decide.borrow().next_deadline();
+            self.janitor.sleeps_until.set(next);
+            let called = std::future::poll_fn(|cx: &mut Context<'_>| {
+                if self.janitor.called.take() {
+                    return Poll::Ready(());
+                }
+                let mut waker = self.janitor.waker.borrow_mut();
+                if waker
+                    .as_ref()
+                    .is_none_or(|known| !known.will_wake(cx.waker()))
+                {
+                    *waker = Some(cx.waker().clone());
+                }
+                // Idle servers wake this task too, without calling.
+                if self.has_idle_news() {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
+                }
+            });
+            let _ = self.shard.ring.until(next, called).await;
+            self.sweep_dead();
+            self.expire();
+            self.start_logins();
+        }
+    }
+
+    fn has_idle_news(&self) -> bool {
+        let servers = self.servers.borrow();
+        servers.iter().any(|(_, server)| {
+            server
+                .as_ref()
+                .is_some_and(|server| server.socket.has_bytes() || server.socket.ended())
+        })
+    }
+
+    fn sweep_dead(self: &Rc<Self>) {
+        let mut dead = Vec::new();
+        for (slot, server) in self.servers.borrow_mut().iter_mut() {
+            if let Some(server) = server
+                && (server.socket.has_bytes() || server.socket.ended())
+                && !server.check_idle()
+            {
+                dead.push(id(slot));
+            }
+        }
+        for slot in dead {
+            let server = self.servers.borrow_mut()[slot as usize].take();
+            if let Some(server) = server {
+                tracing::info!(database = %self.group().name, "an idle server has gone");
+                self.forget(server);
+            }
+        }
+    }
+
+    fn expire(self: &Rc<Self>) {
+        let expired = self.decide.borrow_mut().expire(Instant::now());
+        for (slot, _) in expired.servers {
+            self.close_idle(slot);
+        }
+        for waiter in expired.waiters {
+            bump(&self.shard.counters.wait_timeouts);
+            let message = "no server became free within pool.connection_timeout".to_owned();
+            self.grant(
+                waiter,
+                Err(Refusal {
+                    code: SqlState::TOO_MANY_CONNECTIONS,
+                    message,
+                }),
+            );
+        }
+    }
+
+    /// Closes idle servers when the process ends.
+    pub fn close_all_idle(self: &Rc<Self>) {
+        let retired = self.decide.borrow_mut().retire();
+        for slot in retired {
+            self.close_idle(slot);
+        }
+    }
+}
+
+/// PostgreSQL logs an end without `Terminate` as a lost connection.
+fn say_goodbye(server: &Server) {
+    let mut out = Vec::new();
+    if protocol::frontend::Terminate.encode(&mut out).is_ok() {
+        server.socket.write(&out);
+        server.socket.linger();
+    }
+}
+
+/// Reports the login's end to the pool even if the login panics.
+struct LoginGuard {
+    pool: Rc<ShardPool>,
+    open: bool,
+}
+
+impl LoginGuard {
+    async fn run(mut self) {
+        let result = login(&self.pool).await;
+        self.open = false;
+        match result {
+            Ok(server) => self.pool.connected(server),
+            Err(error) => self.pool.login_failed(&error),
+        }
+    }
+}
+
+impl Drop for LoginGuard {
+    fn drop(&mut self) {
+        if self.open {
+            self.pool.login_failed(&LoginError::Late);
+        }
+    }
+}
+
+impl WaitFor {
+    /// What was granted, once something was.
+    pub fn take(&mut self) -> Option<Result<Box<Server>, Refusal>> {
+        self.pool.waiters.borrow_mut()[self.waiter as usize]
+            .granted
+            .take()
+    }
+}
+
+impl Drop for WaitFor {
+    fn drop(&mut self) {
+        let waiter = self.pool.waiters.borrow_mut().remove(self.waiter as usize);
+        match waiter.granted {
+            Some(Ok(server)) if server.is_at_rest() => self.pool.release(server),
+            Some(Ok(server)) => self.pool.discard(server),
+            Some(Err(_)) => {}
+            None => {
+                self.pool.decide.borrow_mut().cancel_wait(self.ticket);
+                self.pool.send_wakes();
+            }
+        }
+    }
+}
+
+fn refusal(database: &str, error: &LoginError) -> Refusal {
+    let (code, reason) = match error {
+        LoginError::Refused {
+            code: Some(code),
+            message,
+        } => (*code, message.as_str()),
+        LoginError::Refused {
+            code: None,
+            message,
+        } => (SqlState::CONNECTION_FAILURE, message.as_str()),
+        LoginError::Unreachable(_) => (SqlState::CONNECTION_FAILURE, "it cannot be reached"),
+        LoginError::Downgrade(_) | LoginError::NoPassword => {
+            (SqlState::CONNECTION_FAILURE, "pgmux cannot log in")
+        }
+        LoginError::Broken(_) => (
+            SqlState::CONNECTION_FAILURE,
+            "the connection broke during login",
+        ),
+        LoginError::Late => (SqlState::CONNECTION_FAILURE, "it did not answer in time"),
+    };
+    Refusal {
+        code,
+        message: format!("no server for database \"{database}\": {reason}"),
+    }
+}
+
+fn id(key: usize) -> u32 {
+    u32::try_from(key).expect("fewer than 2^32 of anything in a pool")
+}

@@ -1,0 +1,137 @@
+//! A shard's life, from its thread's start to its end.
+
+use super::{Clients, Counters, Mail, Mailbox, Offload, Postbox, Shard, ShardPool, listen};
+use crate::client::Credentials;
+use crate::config::Config;
+use crate::ring::{Ring, Sizes, drive, task};
+use crate::signal::Signal;
+use ::pool::Budget;
+use crossbeam_channel::{Receiver, Sender};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a shard is made of, handed to its thread.
+pub struct ShardSeed {
+    /// Its number.
+    pub id: usize,
+    /// The configuration.
+    pub config: Arc<Config>,
+    /// What is known of the users' passwords.
+    pub credentials: Arc<Credentials>,
+    /// For each group, the servers that all shards together may have.
+    pub budgets: Vec<Arc<Budget>>,
+    /// Its listening sockets.
+    pub listeners: Vec<OwnedFd>,
+    /// Where it says how it can be reached.
+    pub hello: Sender<(usize, Postbox)>,
+    /// How the others can be reached, in order.
+    pub peers: Receiver<Vec<Postbox>>,
+}
+
+/// Runs a shard until it has drained. Ends with an error when the ring cannot
+/// be made or fails.
+pub async fn run(seed: ShardSeed) -> io::Result<()> {
+    let ring = Ring::new(Sizes::default())?;
+    let mailbox = Mailbox::new(&ring);
+    let gone = |_| io::Error::other("the process gave up starting");
+    seed.hello
+        .send((seed.id, mailbox.postbox()))
+        .map_err(gone)?;
+    // Blocking is right here: nothing else runs on this thread yet.
+    let peers = seed
+        .peers
+        .recv()
+        .map_err(|_| io::Error::other("the process gave up starting"))?;
+    let shard = Rc::new(Shard {
+        id: seed.id,
+        ring: ring.clone(),
+        config: seed.config,
+        credentials: seed.credentials,
+        clients: Clients::default(),
+        counters: Counters::default(),
+        cancels: Cell::new(0),
+        unauthenticated: Cell::new(0),
+        drain: Signal::default(),
+        finished: Signal::default(),
+        pools: OnceCell::new(),
+        mailbox,
+        peers,
+        offload: Offload::default(),
+        ids: Cell::new(0),
+        scratch: RefCell::default(),
+        definitions: RefCell::default(),
+    });
+    let pools = seed.budgets.into_iter().enumerate();
+    let pools: Vec<_> = pools
+        .map(|(group, budget)| ShardPool::new(Rc::clone(&shard), group, budget))
+        .collect();
+    for pool in &pools {
+        task::spawn(Rc::clone(pool).keep());
+    }
+    // Set once, here.
+    let _ = shard.pools.set(pools);
+    for fd in seed.listeners {
+        task::spawn(listen::accept(Rc::clone(&shard), ring.listener(fd)));
+    }
+    task::spawn(read_mail(Rc::clone(&shard)));
+    drive(ring, || shard.finished.is_given()).await
+}
+
+async fn read_mail(shard: Rc<Shard>) {
+    loop {
+        while let Some(mail) = shard.mailbox.take() {
+            open(&shard, mail);
+        }
+        shard.ring.woken().await;
+    }
+}
+
+fn open(shard: &Rc<Shard>, mail: Mail) {
+    match mail {
+        Mail::Drain => {
+            if !shard.drain.is_given() {
+                shard.drain.give();
+                task::spawn(drain(Rc::clone(shard)));
+            }
+            shard.clients.each(|client| {
+                client.leave.set(true);
+                client.wake();
+            });
+        }
+        Mail::Stop => shard.clients.each(|client| {
+            client.stop.set(true);
+            client.wake();
+        }),
+        Mail::Budget { group } => shard.pool(group).on_budget_mail(),
+        Mail::Cancel { slot, secret } => {
+            if let Some(client) = shard.clients.find(slot, secret) {
+                client.cancel.set(true);
+                client.wake();
+            }
+        }
+        Mail::Stats(reply) => {
+            // The asker may have lost patience.
+            let _ = reply.try_send(shard.stats());
+        }
+        Mail::Done { id, result } => shard.job_done(id, result),
+    }
+}
+
+/// Waits for the clients to leave, says goodbye to the servers, ends the shard.
+async fn drain(shard: Rc<Shard>) {
+    while !shard.clients.is_empty() || shard.unauthenticated.get() > 0 {
+        shard.ring.sleep(DRAIN_POLL).await;
+    }
+    for pool in shard.pools() {
+        pool.close_all_idle();
+    }
+    // One turn for the goodbyes.
+    shard.ring.sleep(DRAIN_POLL).await;
+    shard.finished.give();
+}
+
+const DRAIN_POLL: Duration = Duration::from_millis(5);
