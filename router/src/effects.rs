@@ -241,5 +241,5 @@ const _: () = assert!(Effect::ALL.len() <= 64, "a bit for each effect");
 
 /// All that the statements of `text` do.
 pub fn scan_effects(text: &[u8], options: Options) -> Effects {
-    statements(text, options).fold(Effects::NONE, |all, statement| all.union(statement.effects))
+    statements(text, options).effects()
 }

@@ -150,6 +150,11 @@ impl<'a> Scanner<'a> {
         self.at
     }
 
+    /// Goes on at `at`, which must be where a token or white space begins.
+    pub(crate) fn seek(&mut self, at: usize) {
+        self.at = at;
+    }
+
     fn byte(&self, at: usize) -> u8 {
         // A zero can stand for the end: it is in no class, and the protocol's strings cannot contain it.
         self.text.get(at).copied().unwrap_or(0)
@@ -238,14 +243,22 @@ impl Iterator for Scanner<'_> {
     }
 }
 
+/// What a byte can begin, in one look.
+#[inline]
+pub(crate) fn class(byte: u8) -> u8 {
+    CLASSES[usize::from(byte)]
+}
+
 /// Vertical tab is white space from PostgreSQL 16 on, and an error before.
 const SPACE: u8 = 1;
-const WORD_START: u8 = 2;
-const WORD: u8 = 4;
-const DIGIT: u8 = 8;
+pub(crate) const WORD_START: u8 = 2;
+pub(crate) const WORD: u8 = 4;
+pub(crate) const DIGIT: u8 = 8;
 const OPERATOR: u8 = 16;
 /// Letters that change what a quote behind them means: `E'`, `B'`, `X'`, `U&'`, `U&"`.
-const PREFIX: u8 = 32;
+pub(crate) const PREFIX: u8 = 32;
+/// White space and signs that mean the same alone as beside any other byte: none begins a comment or a quote.
+pub(crate) const ALONE: u8 = 64;
 
 static CLASSES: [u8; 256] = classes();
 
@@ -254,13 +267,15 @@ const fn classes() -> [u8; 256] {
     let mut byte = 0;
     while byte < 256 {
         classes[byte] = match byte as u8 {
-            b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c => SPACE,
+            b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c => SPACE | ALONE,
             b'e' | b'E' | b'b' | b'B' | b'x' | b'X' | b'u' | b'U' => WORD_START | WORD | PREFIX,
             b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80..=0xff => WORD_START | WORD,
             b'0'..=b'9' => DIGIT | WORD,
             b'$' => WORD,
             b'~' | b'!' | b'@' | b'#' | b'^' | b'&' | b'|' | b'`' | b'?' => OPERATOR,
-            b'+' | b'-' | b'*' | b'/' | b'%' | b'<' | b'>' | b'=' => OPERATOR,
+            b'+' | b'*' | b'%' | b'<' | b'>' | b'=' => OPERATOR | ALONE,
+            b'-' | b'/' => OPERATOR,
+            b',' | b':' | b'[' | b']' => ALONE,
             _ => 0,
         };
         byte += 1;

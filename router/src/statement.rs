@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use crate::Ident;
 use crate::effects::{Effect, Effects};
-use crate::scan::{Options, Scanner};
+use crate::scan::{Options, Scanner, Token};
 use head::{Head, words};
 use reader::Reader;
 
@@ -108,19 +108,34 @@ pub struct Statements<'a> {
     scanner: Scanner<'a>,
 }
 
+impl<'a> Statements<'a> {
+    /// The effects of all statements that are left: cheaper than to make a [`Statement`] of each.
+    pub(crate) fn effects(mut self) -> Effects {
+        let mut all = Effects::NONE;
+        while let Some(mut parse) = self.begin() {
+            parse.statement();
+            self.scanner = parse.reader.finish();
+            all = all.union(parse.reader.effects);
+        }
+        all
+    }
+
+    fn begin(&self) -> Option<Parse<'a>> {
+        let is_left = self.scanner.position() < self.scanner.text().len();
+        is_left.then(|| Parse {
+            reader: Reader::new(self.scanner),
+            name: None,
+            setting: None,
+        })
+    }
+}
+
 impl<'a> Iterator for Statements<'a> {
     type Item = Statement<'a>;
 
     fn next(&mut self) -> Option<Statement<'a>> {
         let start = self.scanner.position();
-        if start >= self.scanner.text().len() {
-            return None;
-        }
-        let mut parse = Parse {
-            reader: Reader::new(self.scanner),
-            name: None,
-            setting: None,
-        };
+        let mut parse = self.begin()?;
         let kind = parse.statement();
         self.scanner = parse.reader.finish();
         Some(Statement {
@@ -153,15 +168,23 @@ impl<'a> Parse<'a> {
             }
         }
         match self.reader.key(first) {
-            words::SELECT => self.query(Kind::Select),
-            words::VALUES => self.query(Kind::Values),
-            words::TABLE => self.query(Kind::Table),
-            words::WITH => self.query(Kind::With),
+            words::SELECT => self.query(Kind::Select, first),
+            words::VALUES => self.query(Kind::Values, first),
+            words::TABLE => self.query(Kind::Table, first),
+            words::WITH => self.query(Kind::With, first),
             _ if is_parenthesised => self.unknown(),
-            words::INSERT => self.change(Kind::Insert),
-            words::UPDATE => self.change(Kind::Update),
-            words::DELETE => self.change(Kind::Delete),
-            words::MERGE => self.change(Kind::Merge),
+            words::INSERT => self.query(Kind::Insert, first),
+            words::UPDATE => self.query(Kind::Update, first),
+            words::DELETE => self.query(Kind::Delete, first),
+            words::MERGE => self.query(Kind::Merge, first),
+            // Pools see few other texts as often.
+            words::BEGIN => {
+                self.reader.effects.insert(Effect::Begin);
+                self.rest(Kind::Begin)
+            }
+            words::COMMIT | words::END if self.reader.is_last() => {
+                self.does(Kind::Commit, Effect::Commit)
+            }
             words::EXPLAIN => definition::explain(&mut self.reader),
             words::CREATE => definition::create(&mut self.reader),
             words::COPY => definition::copy(&mut self.reader),
@@ -172,25 +195,23 @@ impl<'a> Parse<'a> {
         }
     }
 
-    /// A query may create a table by `INTO`.
-    fn query(&mut self, kind: Kind) -> Kind {
-        let mut after_target_word = false;
-        while let Some(token) = self.reader.next() {
-            if token.end - token.start == 4
-                && self.reader.key(token) == words::INTO
-                && !after_target_word
-            {
+    /// A query may create a table by `INTO`. Else, queries and changes of data have no effect on the session but by the
+    /// functions that they call, which the reader sees.
+    fn query(&mut self, kind: Kind, first: Token) -> Kind {
+        let mut word = Some(first.start..first.end);
+        loop {
+            word = self.reader.skip_dull().or(word);
+            let Some(token) = self.reader.next() else {
+                return kind;
+            };
+            if self.reader.key(token) == words::INTO && !self.reader.is_data_target(word.as_ref()) {
                 definition::into_target(&mut self.reader);
             }
-            // The INTO of an INSERT or MERGE in a WITH names a table that is there already.
-            after_target_word =
-                kind == Kind::With && self.reader.is_any(token, &[words::INSERT, words::MERGE]);
+            word = Some(token.start..token.end);
         }
-        kind
     }
 
-    /// A change of data has no effect on the session but by the functions that it calls, which the reader sees.
-    fn change(&mut self, kind: Kind) -> Kind {
+    fn rest(&mut self, kind: Kind) -> Kind {
         while self.reader.next().is_some() {}
         kind
     }
@@ -200,7 +221,6 @@ impl<'a> Parse<'a> {
         let kind = match first_word {
             SET => setting::set(self, head),
             RESET => setting::reset(self, head),
-            BEGIN => self.does(Kind::Begin, Effect::Begin),
             START if head.key(1) == TRANSACTION => self.does(Kind::Begin, Effect::Begin),
             COMMIT | END | ROLLBACK | ABORT => self.end_of_transaction(first_word, head),
             SAVEPOINT => self.names(Kind::Savepoint, Effect::Savepoint, head, 1),
@@ -244,7 +264,7 @@ impl<'a> Parse<'a> {
             VACUUM | ANALYZE | ANALYSE | REINDEX | CLUSTER | CHECKPOINT => Kind::Maintenance,
             _ => self.unknown(),
         };
-        self.change(kind)
+        self.rest(kind)
     }
 
     fn end_of_transaction(&mut self, first_word: u128, head: &Head<'a>) -> Kind {

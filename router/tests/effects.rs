@@ -213,6 +213,23 @@ fn set_config_is_local_only_if_it_literally_is() {
             &[SetConfig],
         ),
     ]);
+    // A view with a rule that calls it.
+    check(&[
+        ("update pg_settings set setting = 'x'", &[SetConfig, Role]),
+        (
+            "update pg_catalog.\"pg_settings\" set setting = 'x'",
+            &[SetConfig, Role],
+        ),
+        (
+            "with x as (update only pg_settings set setting = 1) select 1",
+            &[SetConfig, Role],
+        ),
+        (
+            "explain analyze update pg_settings set setting = 1",
+            &[SetConfig, Role],
+        ),
+        ("select * from pg_settings", &[]),
+    ]);
     let long = format!("select set_config('a', {} 'x', true)", "1 + ".repeat(100));
     assert_eq!(
         effects(&long),

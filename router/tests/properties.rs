@@ -110,7 +110,7 @@ fn closed(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn tokens_and_the_white_space_between_them_are_the_text(text in text(), options in options()) {
@@ -188,7 +188,7 @@ proptest! {
 /// Texts that make a careless scanner look at the same bytes again and again.
 #[test]
 fn no_text_takes_more_than_linear_time() {
-    let size = 1 << 17;
+    let size = 1 << 15;
     for piece in [
         "a",
         "1",
@@ -246,9 +246,9 @@ fn no_text_takes_more_than_linear_time() {
                     },
                 );
                 let elapsed = start.elapsed();
-                // A quadratic scan of 1 MiB would take many minutes; the bound leaves room for a slow, busy machine.
+                // Linear takes milliseconds, quadratic many seconds; the rest is room for a slow, busy machine.
                 assert!(
-                    elapsed < Duration::from_secs(5),
+                    elapsed < Duration::from_secs(1),
                     "{piece:?} took {elapsed:?}, {effects:?}"
                 );
             }

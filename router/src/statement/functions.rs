@@ -28,19 +28,29 @@ pub(super) fn call(scanner: &Scanner<'_>, name: Token) -> Effects {
     }
 }
 
-fn effect_of(name: Token, text: &[u8]) -> Option<Effect> {
-    let raw = name.text(text);
-    let found = match (name.kind, raw) {
-        (TokenKind::Word, word) => FUNCTIONS
-            .iter()
-            .find(|(name, _)| word.eq_ignore_ascii_case(name)),
-        (_, [b'"', inner @ .., b'"'] | [_, b'&', b'"', inner @ .., b'"']) => {
-            FUNCTIONS.iter().find(|&&(name, _)| inner == name)
-        }
-        _ => None,
-    };
-    found.map(|&(_, effect)| effect)
+/// The view by which `UPDATE` sets settings. What it is called for is found out by [`Reader::finish`], once.
+///
+/// [`Reader::finish`]: super::reader::Reader::finish
+pub(super) fn is_settings_view(name: Token, text: &[u8]) -> bool {
+    is_name(name, text, SETTINGS_VIEW)
 }
+
+fn is_name(token: Token, text: &[u8], name: &[u8]) -> bool {
+    match (token.kind, token.text(text)) {
+        (TokenKind::Word, word) => word.eq_ignore_ascii_case(name),
+        (_, [b'"', inner @ .., b'"'] | [_, b'&', b'"', inner @ .., b'"']) => inner == name,
+        _ => false,
+    }
+}
+
+fn effect_of(name: Token, text: &[u8]) -> Option<Effect> {
+    FUNCTIONS
+        .iter()
+        .find(|(function, _)| is_name(name, text, function))
+        .map(|&(_, effect)| effect)
+}
+
+const SETTINGS_VIEW: &[u8] = b"pg_settings";
 
 const FUNCTIONS: &[(&[u8], Effect)] = &[
     (b"set_config", Effect::SetConfig),
@@ -151,8 +161,13 @@ pub(super) fn is_role_setting(name: &[u8]) -> bool {
 
 /// With `pg_temp` at the head of `search_path`, a plain `CREATE TABLE` makes a temporary one.
 pub(super) fn names_temp_schema(text: &[u8]) -> bool {
-    text.windows(TEMP_SCHEMA.len())
-        .any(|window| window.eq_ignore_ascii_case(TEMP_SCHEMA))
+    contains_word(text, TEMP_SCHEMA)
+}
+
+/// Whether `text` has `word` in it, in either case and anywhere: also in strings and in longer words.
+pub(super) fn contains_word(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len())
+        .any(|window| window.eq_ignore_ascii_case(word))
 }
 
 /// The session's own temporary schema; its real name has a number behind.

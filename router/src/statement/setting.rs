@@ -93,7 +93,7 @@ pub(super) fn set<'a>(parse: &mut Parse<'a>, head: &Head<'a>) -> Kind {
             _ => (None, at),
         },
     };
-    parse.change(Kind::Set);
+    parse.rest(Kind::Set);
     let value = head.token(value_at).and_then(|token| {
         parse
             .reader
