@@ -46,7 +46,7 @@ fn raised(resource: Resource, enough: u64) -> u64 {
 fn memlock(limit: u64) -> Option<Finding> {
     (limit < MEMLOCK_MIN).then(|| {
         Finding::refuse(format!(
-            "the limit of locked memory is {} KiB and pgmux needs {}: run `ulimit -l 8192`, or set LimitMEMLOCK=8M in the systemd unit",
+            "the limit of locked memory is {} KiB and pgmux needs {} KiB: run `ulimit -l 8192`, or set LimitMEMLOCK=8M in the systemd unit",
             limit / 1024,
             MEMLOCK_MIN / 1024
         ))
