@@ -213,6 +213,7 @@ impl World {
             assert_eq!(shard.pool.idle() as usize, shard.idle.len());
             assert_eq!(shard.pool.waiting(), shard.waiting.len());
             assert_eq!(shard.pool.logins_in_flight(), shard.logins);
+            assert!(shard.logins <= self.settings.logins_max);
             assert_eq!(
                 shard.pool.open() as usize,
                 shard.leased.len() + shard.idle.len() + shard.closing.len()
