@@ -1,5 +1,6 @@
 //! What holds for every text, well-formed or not.
 
+use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
@@ -188,7 +189,7 @@ proptest! {
 /// Texts that make a careless scanner look at the same bytes again and again.
 #[test]
 fn no_text_takes_more_than_linear_time() {
-    let size = 1 << 15;
+    let size = 1 << 14;
     for piece in [
         "a",
         "1",
@@ -238,19 +239,16 @@ fn no_text_takes_more_than_linear_time() {
             format!("explain {text}"),
         ] {
             for standard_conforming_strings in [true, false] {
-                let start = Instant::now();
-                let effects = scan_effects(
-                    text.as_bytes(),
-                    Options {
-                        standard_conforming_strings,
-                    },
-                );
-                let elapsed = start.elapsed();
-                // Linear takes milliseconds, quadratic many seconds; the rest is room for a slow, busy machine.
-                assert!(
-                    elapsed < Duration::from_secs(1),
-                    "{piece:?} took {elapsed:?}, {effects:?}"
-                );
+                let options = Options {
+                    standard_conforming_strings,
+                };
+                // Linear takes milliseconds, quadratic seconds each time; a busy machine may pause one of three.
+                let is_quick = |_| {
+                    let start = Instant::now();
+                    black_box(scan_effects(text.as_bytes(), options));
+                    start.elapsed() < Duration::from_secs(1)
+                };
+                assert!((0..3).any(is_quick), "{piece:?} takes too long");
             }
         }
     }
