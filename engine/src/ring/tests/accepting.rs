@@ -1,7 +1,7 @@
 //! Accepts: many, none left, none wanted.
 
 use super::super::{Listener, Ring, Sizes, task};
-use super::support::{alone, descriptors, eventually, joined, next, shard, small, thread_cpu};
+use super::support::{alone, descriptors, eventually, joined, next, shard, small};
 use socket2::{Domain, SockRef, Socket, Type};
 use std::cell::Cell;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -47,13 +47,10 @@ fn out_of_descriptors_the_shard_waits_and_then_accepts_on() {
                 task::spawn(accept_at_last(ring.clone(), listener, Rc::clone(&accepted)));
                 late.connect(&address.into())
                     .expect("the kernel shakes hands by itself");
-                let (enters, cpu) = (ring.stats().enters, thread_cpu());
+                let enters = ring.stats().enters;
                 ring.sleep(Duration::from_millis(300)).await;
-                let (enters, cpu) = (ring.stats().enters - enters, thread_cpu() - cpu);
-                assert!(
-                    enters < 100 && cpu < Duration::from_millis(50),
-                    "{enters} enters, {cpu:?}"
-                );
+                let enters = ring.stats().enters - enters;
+                assert!(enters < 100, "{enters} enters");
                 assert!(ring.stats().accept_failures > 1, "it tried");
                 // Those who are in are served.
                 std::io::Write::write_all(&mut &first, b"x").expect("written");
