@@ -46,6 +46,12 @@ impl Label {
         self.report.borrow().clone()
     }
 
+    /// What a server reports has changed from outside: the next client learns
+    /// it anew.
+    pub fn forget_report(&self) {
+        *self.report.borrow_mut() = None;
+    }
+
     /// Remembers what a server with this label reports.
     pub fn set_report(&self, report: Rc<[u8]>) {
         *self.report.borrow_mut() = Some(report);

@@ -23,10 +23,39 @@ impl Server {
     /// Asks. `user` is the pool's role: another session user is a setting.
     pub async fn probe(&mut self, user: &str) -> Result<Found, Broken> {
         let answer = self.query(QUERY).await?;
-        if answer.error.is_some() {
-            return Err(Broken::Unexpected(b'E'));
+        if answer.error.is_none() {
+            return found(&answer, user.as_bytes()).ok_or(Broken::Unexpected(b'D'));
         }
-        found(&answer, user.as_bytes()).ok_or(Broken::Unexpected(b'D'))
+        self.probe_unhurried(user).await
+    }
+
+    /// The session may have a `statement_timeout` that the question exceeds:
+    /// it is asked again in a transaction without one. The value seen before
+    /// is what the session has.
+    async fn probe_unhurried(&mut self, user: &str) -> Result<Found, Broken> {
+        for _ in 0..TRIES {
+            let before = self.query(UNHURRIED).await?;
+            if before.error.is_some() {
+                self.query(b"ROLLBACK").await?;
+                continue;
+            }
+            let timeout = before
+                .rows
+                .first()
+                .and_then(|row| row.first().cloned().flatten());
+            let answer = self.query(QUERY).await?;
+            let ended = self.query(b"COMMIT").await?;
+            if answer.error.is_some() || ended.error.is_some() {
+                break;
+            }
+            let mut found = found(&answer, user.as_bytes()).ok_or(Broken::Unexpected(b'D'))?;
+            found.settings.retain(|(name, _)| **name != *TIMEOUT);
+            found
+                .settings
+                .extend(timeout.map(|value| (TIMEOUT.into(), value)));
+            return Ok(found);
+        }
+        Err(Broken::Unexpected(b'E'))
     }
 }
 
@@ -51,6 +80,13 @@ fn found(answer: &Answer, user: &[u8]) -> Option<Found> {
     Some(found)
 }
 
+const TIMEOUT: &[u8] = b"statement_timeout";
+/// The first statement has to be quicker than the timeout, which the second
+/// then lifts.
+const UNHURRIED: &[u8] =
+    b"BEGIN; SELECT pg_catalog.current_setting('statement_timeout'); SET LOCAL statement_timeout = 0";
+/// A timeout of a millisecond may be missed a few times on a busy machine.
+const TRIES: u32 = 20;
 const PINS: &[&str] = &[
     "listen",
     "prepared statement",

@@ -1,9 +1,9 @@
 //! Getting a server, and giving it back.
 
 use super::body::{Body, Verdict};
-use super::refuse::error;
 use super::settle::{Settled, Settling};
 use super::{End, Session};
+use crate::client::fatal;
 use crate::server::{Server, Slot};
 use crate::settings;
 use crate::shard::{Acquired, bump};
@@ -159,6 +159,6 @@ impl Session {
     pub(super) fn forbid_transaction(&self) -> End {
         let text =
             "transactions of more than one statement are not possible with pool.mode: statement";
-        End::Saying(error(SqlState::FEATURE_NOT_SUPPORTED, text))
+        End::Saying(fatal(SqlState::FEATURE_NOT_SUPPORTED, text))
     }
 }

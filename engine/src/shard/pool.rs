@@ -16,7 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
 /// One shard's servers for one group.
@@ -123,7 +123,7 @@ impl ShardPool {
                     if server.check_idle() {
                         return Acquired::Server(server);
                     }
-                    self.forget(server);
+                    self.discard(server);
                 }
                 Acquire::Wait(ticket) => {
                     bump(&self.shard.counters.waits);
@@ -154,20 +154,26 @@ impl ShardPool {
         self.place(server, placed);
     }
 
-    /// A server that was leased is of no use any more.
+    /// A server that was leased is of no use any more. Its permit comes back
+    /// when PostgreSQL has closed its end too, so that not even the server's
+    /// own count exceeds the limit.
     pub fn discard(self: &Rc<Self>, server: Box<Server>) {
-        self.forget(server);
-        self.start_logins();
+        if server.socket.ended() {
+            self.forget(server);
+            self.start_logins();
+            return;
+        }
+        let closing = Closing {
+            pool: Rc::clone(self),
+            server: Some(server),
+        };
+        task::spawn(closing.run());
     }
 
     fn forget(&self, server: Box<Server>) {
         self.servers.borrow_mut().remove(server.slot as usize);
         bump(&self.shard.counters.servers_closed);
-        let slot = server.slot;
-        // The socket first: the permit must not be free while the server is
-        // still connected. Closing is queued before any later connect.
-        drop(server);
-        self.decide.borrow_mut().discard(slot);
+        self.decide.borrow_mut().discard(server.slot);
     }
 
     fn place(self: &Rc<Self>, server: Box<Server>, placed: Placed<u32>) {
@@ -236,8 +242,7 @@ impl ShardPool {
             .get_mut(slot as usize)
             .and_then(Option::take);
         if let Some(server) = server {
-            say_goodbye(&server);
-            self.forget(server);
+            self.discard(server);
         }
     }
 
@@ -365,7 +370,7 @@ impl ShardPool {
             let server = self.servers.borrow_mut()[slot as usize].take();
             if let Some(server) = server {
                 tracing::info!(database = %self.group().name, "an idle server has gone");
-                self.forget(server);
+                self.discard(server);
             }
         }
     }
@@ -397,12 +402,41 @@ impl ShardPool {
     }
 }
 
-/// PostgreSQL logs an end without `Terminate` as a lost connection.
-fn say_goodbye(server: &Server) {
-    let mut out = Vec::new();
-    if protocol::frontend::Terminate.encode(&mut out).is_ok() {
-        server.socket.write(&out);
-        server.socket.linger();
+/// A server on its way out. Its permit comes back even if this panics.
+struct Closing {
+    pool: Rc<ShardPool>,
+    server: Option<Box<Server>>,
+}
+
+impl Closing {
+    async fn run(self) {
+        let Some(server) = &self.server else { return };
+        let mut out = Vec::new();
+        if protocol::frontend::Terminate.encode(&mut out).is_ok() {
+            server.socket.write(&out);
+        }
+        let ended = async {
+            while !server.socket.ended() {
+                server.socket.readable().await;
+                while server.socket.take().is_some() {}
+            }
+        };
+        // One that does not listen is cut off.
+        let _ = self
+            .pool
+            .shard
+            .ring
+            .until(Some(Instant::now() + CLOSING), ended)
+            .await;
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            self.pool.forget(server);
+            self.pool.start_logins();
+        }
     }
 }
 
@@ -484,3 +518,6 @@ fn refusal(database: &str, error: &LoginError) -> Refusal {
 fn id(key: usize) -> u32 {
     u32::try_from(key).expect("fewer than 2^32 of anything in a pool")
 }
+
+/// How long a server may take to close its end.
+const CLOSING: Duration = Duration::from_secs(1);

@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a shard is made of, handed to its thread.
 pub struct ShardSeed {
@@ -129,9 +129,13 @@ async fn drain(shard: Rc<Shard>) {
     for pool in shard.pools() {
         pool.close_all_idle();
     }
-    // One turn for the goodbyes.
-    shard.ring.sleep(DRAIN_POLL).await;
+    let deadline = Instant::now() + GOODBYES;
+    while shard.stats().servers > 0 && Instant::now() < deadline {
+        shard.ring.sleep(DRAIN_POLL).await;
+    }
     shard.finished.give();
 }
 
 const DRAIN_POLL: Duration = Duration::from_millis(5);
+/// How long the servers may take to close their ends.
+const GOODBYES: Duration = Duration::from_millis(500);
