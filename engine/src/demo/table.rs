@@ -1,6 +1,7 @@
 //! The demo's figures as a table.
 
 use super::bench::{CLIENTS, Comparison};
+use crate::preflight::usable_cpus;
 
 /// One line for each mode.
 pub(super) fn render(results: &[Comparison]) -> String {
@@ -31,6 +32,10 @@ pub(super) fn render(results: &[Comparison]) -> String {
             pgmux.latency_ms,
         ));
     }
+    out.push_str(&format!(
+        "(pgbench, PostgreSQL and pgmux share {} CPUs here.)\n",
+        usable_cpus()
+    ));
     out
 }
 
