@@ -43,7 +43,7 @@ impl Drop for Entered {
 }
 
 impl Greeted {
-    pub(super) fn into_session(self, shard: Rc<Shard>, socket: Socket) -> Session {
+    pub(super) fn into_session(self, shard: Rc<Shard>, socket: Socket) -> Box<Session> {
         Session::new(shard, socket, self.pool, self.label, self.entered)
     }
 }

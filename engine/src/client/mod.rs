@@ -53,7 +53,7 @@ pub async fn serve(shard: Rc<Shard>, fd: OwnedFd) {
     }
 }
 
-async fn log_in(shard: Rc<Shard>, fd: OwnedFd) -> Option<Session> {
+async fn log_in(shard: Rc<Shard>, fd: OwnedFd) -> Option<Box<Session>> {
     let _waiting = Waiting::enter(&shard);
     let socket = shard.ring.socket(fd);
     let deadline = Instant::now() + shard.config.proxy.login_timeout;

@@ -98,8 +98,8 @@ impl Session {
         pool: Rc<ShardPool>,
         label: Rc<Label>,
         entered: Entered,
-    ) -> Self {
-        Self {
+    ) -> Box<Self> {
+        Box::new(Self {
             shard,
             pool,
             socket,
@@ -116,13 +116,14 @@ impl Session {
             refusal: None,
             skipping: false,
             fate: None,
-        }
+        })
     }
 
     /// Serves the client until it leaves or must leave.
-    pub async fn run(mut self) {
+    pub async fn run(mut self: Box<Self>) {
         let end = std::future::poll_fn(|cx| self.poll(cx)).await;
-        self.finish(end).await;
+        // Boxed, so that the task of an idle client has no room for it.
+        Box::pin(self.finish(end)).await;
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
@@ -218,7 +219,7 @@ impl Session {
         Ok(())
     }
 
-    async fn finish(mut self, end: End) {
+    async fn finish(mut self: Box<Self>, end: End) {
         self.wait = None;
         let departure = match end {
             End::Goodbye | End::Saying(_) => Departure::Polite,
