@@ -31,6 +31,7 @@ impl Lineup {
                 program: args.pgmux.clone(),
                 name: names::PGMUX.to_owned(),
                 shards: args.first_shards(),
+                modes: Mode::ALL.into(),
                 clients: None,
             }));
         }
@@ -42,6 +43,7 @@ impl Lineup {
                 program: args.pgmux.clone(),
                 name: names::pgmux_with_shards(shards),
                 shards,
+                modes: vec![Mode::Simple],
                 clients: Some(args.shard_clients()),
             }));
         }
@@ -91,14 +93,13 @@ impl Lineup {
 
 /// Everything that is measured, PostgreSQL first, what runs already last.
 pub fn targets(args: &Args, cluster: &Cluster, peers: &[Peer]) -> Vec<Target> {
-    let all_modes = vec![Mode::Simple, Mode::Extended, Mode::Prepared];
     let mut targets = Vec::new();
     if args.wants(names::DIRECT) {
         targets.push(Target {
             name: names::DIRECT.to_owned(),
             dsn: cluster.dsn(),
             pid: None,
-            modes: all_modes.clone(),
+            modes: Mode::ALL.into(),
             clients: None,
             version: String::new(),
         });
@@ -112,7 +113,7 @@ pub fn targets(args: &Args, cluster: &Cluster, peers: &[Peer]) -> Vec<Target> {
                 name: given.name.clone(),
                 dsn: given.dsn.clone(),
                 pid: Some(given.pid),
-                modes: all_modes.clone(),
+                modes: Mode::ALL.into(),
                 clients: None,
                 version: format!("given: {:?}", given.dsn),
             }),

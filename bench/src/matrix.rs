@@ -93,6 +93,9 @@ fn show(nth: usize, of: usize, target: &Target, cell: Cell, outcome: &Outcome) {
         figure(Figure::P99Ms),
         figure(Figure::ForeignPercent),
     );
+    if outcome.starved > 0 {
+        eprintln!("          {} clients starved", outcome.starved);
+    }
     if outcome.errors > 0 {
         let why = outcome
             .complaint

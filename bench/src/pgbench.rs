@@ -21,7 +21,7 @@ use crate::stats::percentile;
 use crate::target::{Cell, Target};
 use crate::usage::{Snapshot, Usage, Watched};
 
-pub use output::{Line, Progress, Summary, parse_line, parse_log, parse_summary};
+pub use output::{Line, Logged, Progress, Summary, parse_line, parse_log, parse_summary};
 
 /// How to run pgbench.
 #[derive(Clone, Debug)]
@@ -53,6 +53,8 @@ pub struct Outcome {
     pub p99_us: f64,
     /// What was used in the window.
     pub usage: Usage,
+    /// Clients that were hardly served while others were: TPS of such a run flatters.
+    pub starved: u32,
     /// Transactions that failed, plus everything that pgbench complained about.
     pub errors: u64,
     /// The first complaint.
@@ -103,7 +105,7 @@ impl Load<'_> {
             .context("pgbench has no stderr")?;
         let mut watch = Watch::new(self.seconds, watched);
         self.follow(&lines(stderr), &mut watch)?;
-        watch.finish(&mut process, logs.path())
+        watch.finish(&mut process, logs.path(), cell.clients)
     }
 
     fn arguments(&self, target: &Target, cell: Cell, logs: &Path) -> Vec<String> {
@@ -207,7 +209,7 @@ impl Watch {
         self.complaint.get_or_insert_with(|| what.trim().to_owned());
     }
 
-    fn finish(mut self, process: &mut Process, logs: &Path) -> Result<Outcome> {
+    fn finish(mut self, process: &mut Process, logs: &Path, clients: u32) -> Result<Outcome> {
         let mut told = String::new();
         if self.hung {
             process.stop();
@@ -228,13 +230,16 @@ impl Watch {
             return Ok(self.outcome());
         };
         let usage = after.since(before);
-        let latencies = read_logs(logs, &self.reports)?;
+        let logged = read_logs(logs, &self.reports)?;
+        let mut latencies: Vec<u32> = logged.iter().map(|logged| logged.latency_us).collect();
+        latencies.sort_unstable();
         let percentile = |share| percentile(&latencies, share).unwrap_or(f64::NAN);
         Ok(Outcome {
             tps: tps(&self.reports),
             p50_us: percentile(0.50),
             p99_us: percentile(0.99),
             usage,
+            starved: starved(&logged, clients),
             ..self.outcome()
         })
     }
@@ -260,19 +265,33 @@ fn tps(reports: &[Progress]) -> f64 {
     transactions / seconds
 }
 
-/// Sorted latencies of the transactions between the first and the last report.
-fn read_logs(dir: &Path, reports: &[Progress]) -> Result<Vec<u32>> {
+/// The transactions between the first and the last report.
+fn read_logs(dir: &Path, reports: &[Progress]) -> Result<Vec<Logged>> {
     let (Some(first), Some(last)) = (reports.first(), reports.last()) else {
         return Ok(Vec::new());
     };
-    let (from, to) = (first.epoch, last.epoch);
-    let mut latencies = Vec::new();
+    let mut found = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let text = std::fs::read_to_string(entry?.path())?;
-        parse_log(&text, from, to, &mut latencies)?;
+        parse_log(&text, first.epoch, last.epoch, &mut found)?;
     }
-    latencies.sort_unstable();
-    Ok(latencies)
+    Ok(found)
+}
+
+/// Clients with less than a tenth of their share. With fewer than ten samples a client nothing can be said.
+fn starved(logged: &[Logged], clients: u32) -> u32 {
+    let share = logged.len() / clients.max(1) as usize;
+    if share < 10 {
+        return 0;
+    }
+    let mut counts = vec![0usize; clients as usize];
+    for logged in logged {
+        if let Some(count) = counts.get_mut(logged.client as usize) {
+            *count += 1;
+        }
+    }
+    let starved = counts.iter().filter(|count| **count * 10 < share);
+    u32::try_from(starved.count()).unwrap_or(u32::MAX)
 }
 
 fn lines(stderr: impl Read + Send + 'static) -> Receiver<String> {
@@ -329,6 +348,22 @@ mod tests {
         assert_eq!(watch.reports.last(), Some(&report(3)));
         (4..=6).for_each(|second| watch.report(report(second)));
         assert_eq!(watch.reports.last(), Some(&report(4)));
+    }
+
+    #[test]
+    fn clients_that_get_less_than_a_tenth_of_their_share_starve() {
+        let of = |client, count| {
+            let logged = Logged {
+                client,
+                latency_us: 1,
+            };
+            std::iter::repeat_n(logged, count)
+        };
+        let logged: Vec<Logged> = of(0, 100).chain(of(1, 96)).chain(of(2, 4)).collect();
+        // Client 3 had nothing at all.
+        assert_eq!(starved(&logged, 4), 2);
+        assert_eq!(starved(&logged[..30], 4), 0, "too few samples to tell");
+        assert_eq!(starved(&[], 4), 0);
     }
 
     #[test]

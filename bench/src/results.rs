@@ -144,6 +144,12 @@ impl Results {
             .sum()
     }
 
+    /// Clients that starved in the worst round of a cell.
+    pub fn starved(&self, target: &str, cell: Cell) -> u32 {
+        let here = self.of(target).filter(|sample| sample.cell == cell);
+        here.map(|sample| sample.outcome.starved).max().unwrap_or(0)
+    }
+
     /// Whether a target was run in a cell at all.
     pub fn has(&self, target: &str, cell: Cell) -> bool {
         self.of(target).any(|sample| sample.cell == cell)

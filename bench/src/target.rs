@@ -20,6 +20,9 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Simple, Self::Extended, Self::Prepared];
+
     /// The word that `pgbench -M` takes.
     pub fn word(self) -> &'static str {
         match self {
@@ -47,7 +50,8 @@ pub struct Cell {
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.mode, self.clients)
+        let plural = if self.clients == 1 { "" } else { "s" };
+        write!(f, "{}, {} client{plural}", self.mode, self.clients)
     }
 }
 

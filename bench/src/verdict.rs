@@ -154,7 +154,7 @@ fn check_ratio(results: &Results, rule: &Rule, ours: &str, theirs: &str) -> Chec
         .into_iter()
         .find(|name| !results.has(name, cell));
     Check {
-        what: format!("{figure}, {cell} clients, {ours} against {theirs}"),
+        what: format!("{figure}, {cell}, {ours} against {theirs}"),
         bound: rule.bound.words(),
         measured: match (ratio, missing) {
             (Some(ratio), _) => spread_words(ratio),
@@ -267,8 +267,8 @@ mod tests {
         }
     }
 
-    const CPU_8: &str = "CPU per transaction, simple 8 clients, pgmux against pgbouncer";
-    const TPS_8: &str = "TPS, simple 8 clients";
+    const CPU_8: &str = "CPU per transaction, simple, 8 clients, pgmux against pgbouncer";
+    const TPS_8: &str = "TPS, simple, 8 clients";
 
     #[test]
     fn a_bound_is_met_at_the_bound_and_missed_past_it() {
@@ -285,12 +285,12 @@ mod tests {
         let checks = judge(&results(1.0, 1e4), &[1, 4], &[]);
         let spike = find(
             &checks,
-            "CPU per transaction, simple 64 clients, pgmux against spike",
+            "CPU per transaction, simple, 64 clients, pgmux against spike",
         );
         assert_eq!(spike.verdict, Verdict::Open);
         let shards = find(
             &checks,
-            "CPU per transaction, simple 8 clients, pgmux-4-shards",
+            "CPU per transaction, simple, 8 clients, pgmux-4-shards",
         );
         assert_eq!(shards.verdict, Verdict::Open);
         assert_eq!(find(&checks, "RSS per idle").verdict, Verdict::Open);

@@ -20,6 +20,8 @@ pub struct Pgmux {
     pub name: String,
     /// `engine.shards`.
     pub shards: u32,
+    /// The modes to run it in.
+    pub modes: Vec<Mode>,
     /// The client counts to run it at; none means all.
     pub clients: Option<Vec<u32>>,
 }
@@ -52,7 +54,7 @@ impl Start for Pgmux {
             name: name.clone(),
             dsn: site.client_dsn(port, auth),
             pid: None,
-            modes: vec![Mode::Simple, Mode::Extended, Mode::Prepared],
+            modes: self.modes.clone(),
             clients: self.clients.clone(),
             version: version_line(&self.program),
         };

@@ -75,24 +75,34 @@ pub fn parse_summary(text: &str) -> Option<Summary> {
     })
 }
 
-/// Adds the latencies (microseconds) of transactions that ended between the two moments.
+/// A transaction in pgbench's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Logged {
+    /// Whose it was.
+    pub client: u32,
+    /// How long it took, in microseconds.
+    pub latency_us: u32,
+}
+
+/// Adds the transactions that ended between the two moments.
 ///
 /// The lines are `client transaction latency script epoch microseconds`.
-pub fn parse_log(text: &str, from: f64, to: f64, latencies: &mut Vec<u32>) -> Result<()> {
+pub fn parse_log(text: &str, from: f64, to: f64, found: &mut Vec<Logged>) -> Result<()> {
     for line in text.lines() {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        let [_, _, latency, _, seconds, micros, ..] = fields[..] else {
+        let [client, _, latency, _, seconds, micros, ..] = fields[..] else {
             continue;
         };
         // "failed" or "skipped" stands where the number would be; the summary counts those.
-        let Ok(latency) = latency.parse() else {
+        let Ok(latency_us) = latency.parse() else {
             continue;
         };
         let seconds: f64 = seconds.parse().context("pgbench's log holds no time")?;
         let micros: f64 = micros.parse().context("pgbench's log holds no time")?;
         let ended = seconds + micros / 1e6;
         if ended >= from && ended <= to {
-            latencies.push(latency);
+            let client = client.parse().context("pgbench's log holds no client")?;
+            found.push(Logged { client, latency_us });
         }
     }
     Ok(())
@@ -155,8 +165,12 @@ mod tests {
     fn only_latencies_inside_the_window_count() {
         let text =
             "0 1 100 0 1000 0\n0 2 200 0 1001 500000\n0 3 failed 0 1001 600000\n1 4 300 0 1003 1\n";
-        let mut latencies = Vec::new();
-        parse_log(text, 1000.5, 1003.0, &mut latencies).expect("parses");
-        assert_eq!(latencies, [200]);
+        let mut found = Vec::new();
+        parse_log(text, 1000.5, 1003.0, &mut found).expect("parses");
+        let expected = Logged {
+            client: 0,
+            latency_us: 200,
+        };
+        assert_eq!(found, [expected]);
     }
 }

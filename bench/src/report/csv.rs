@@ -6,7 +6,7 @@ use crate::results::{Figure, Results};
 
 /// The table of all runs.
 pub fn render(results: &Results) -> String {
-    let mut text = String::from("round,target,mode,clients,errors");
+    let mut text = String::from("round,target,mode,clients,errors,starved");
     for figure in Figure::ALL {
         let _ = write!(text, ",{}", figure.head());
     }
@@ -15,8 +15,13 @@ pub fn render(results: &Results) -> String {
         let cell = sample.cell;
         let _ = write!(
             text,
-            "{},{},{},{},{}",
-            sample.round, sample.target, cell.mode, cell.clients, sample.outcome.errors
+            "{},{},{},{},{},{}",
+            sample.round,
+            sample.target,
+            cell.mode,
+            cell.clients,
+            sample.outcome.errors,
+            sample.outcome.starved
         );
         for figure in Figure::ALL {
             let value = figure
@@ -45,7 +50,7 @@ mod tests {
         };
         let text = render(&results);
         let counts: Vec<usize> = text.lines().map(|line| line.split(',').count()).collect();
-        assert_eq!(counts, [14, 14, 14]);
-        assert!(text.contains("1,p,simple,8,0,10.0000"));
+        assert_eq!(counts, [15, 15, 15]);
+        assert!(text.contains("1,p,simple,8,0,0,10.0000"));
     }
 }

@@ -44,6 +44,18 @@ fn machine(text: &mut String, report: &Report) {
     if report.results.cut_short {
         text.push_str("- The time ran out before all runs were made.\n");
     }
+    let starved = report
+        .results
+        .samples
+        .iter()
+        .filter(|s| s.outcome.starved > 0)
+        .count();
+    if starved > 0 {
+        let _ = writeln!(
+            text,
+            "- In {starved} runs some clients got less than a tenth of their share (column *starved*): TPS and latency of those flatter."
+        );
+    }
     if let Some(worst) = disturbance(report) {
         let _ = writeln!(
             text,
@@ -77,7 +89,7 @@ fn checks(text: &mut String, report: &Report) {
 fn figures(text: &mut String, report: &Report, mode: Mode) {
     let mut head = vec!["clients", "target"];
     head.extend(Figure::ALL.iter().map(|figure| figure.head()));
-    head.push("errors");
+    head.extend(["starved", "errors"]);
     let mut rows = Vec::new();
     for cell in cells(report, mode) {
         for name in report.names() {
@@ -91,6 +103,7 @@ fn figures(text: &mut String, report: &Report, mode: Mode) {
                     format!("{:.*}", figure.decimals(), spread.median)
                 }));
             }
+            row.push(report.results.starved(name, cell).to_string());
             row.push(report.results.errors(name, Some(cell)).to_string());
             rows.push(row);
         }
@@ -290,7 +303,7 @@ mod tests {
             .take_while(|line| line.starts_with('|'))
             .map(|line| line.matches('|').count())
             .collect();
-        assert_eq!(widths, [13; 5]);
+        assert_eq!(widths, [14; 5]);
     }
 
     #[test]
