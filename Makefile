@@ -28,7 +28,7 @@ install:
 # The binary first: the end-to-end tests run it, and must not each build it.
 test: install
 	$(CARGO) build --locked -p engine --bin pgmux
-	$(CARGO) test --locked --workspace $(ARGS)
+	$(CARGO) test --locked --workspace --no-fail-fast $(ARGS)
 
 check:
 	@.ci/install build
