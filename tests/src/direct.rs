@@ -116,9 +116,19 @@ impl Direct {
 
     /// Waits until every server is idle, then looks through each of them by as many clients of pgmux, each in a
     /// transaction of its own, for anything that a client has left: settings, temp objects, LISTEN, cursors.
-    pub fn expect_clean(&mut self, endpoint: &Endpoint, login: &Login) {
+    ///
+    /// A server that pgmux has just closed may still be seen, so it waits until there are no more than `budget`.
+    pub fn expect_clean(&mut self, endpoint: &Endpoint, login: &Login, budget: usize) {
         self.expect_idle();
-        let servers = self.servers().len();
+        let mut servers = 0;
+        let settled = eventually(PATIENCE, || {
+            servers = self.servers().len();
+            (servers <= budget).then_some(())
+        });
+        assert!(
+            settled.is_some(),
+            "{servers} servers for a budget of {budget}"
+        );
         let mut clients: Vec<Session> = Vec::new();
         for _ in 0..servers {
             let mut client = Session::open(endpoint, login);

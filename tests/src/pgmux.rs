@@ -46,6 +46,8 @@ impl Config {
             .set("proxy.shutdown_timeout", "10s")
             .set("pool.min_connections", 0)
             .set("pool.max_connections", 4)
+            // Long, so that a noisy machine fails no test that is not about it.
+            .set("pool.connection_timeout", "20s")
             .set("backend.user", "app")
             .set("backend.password", yaml_string(PASSWORD))
             .set("auth.enabled", true)
@@ -296,6 +298,14 @@ impl Pgmux {
             "pgmux ended with {status}:\n{}",
             self.log()
         );
+    }
+}
+
+impl Drop for Pgmux {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("pgmux's log:\n{}", self.log());
+        }
     }
 }
 

@@ -156,7 +156,7 @@ impl Counter {
 
     fn close(mut self) {
         let endpoint: Endpoint = self.pgmux.endpoint();
-        self.direct.expect_clean(&endpoint, &self.pgmux.login());
+        self.direct.expect_clean(&endpoint, &self.pgmux.login(), 4);
         self.pgmux.stop();
     }
 }

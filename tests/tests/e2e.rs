@@ -52,7 +52,7 @@ impl Shop {
 
     fn close(mut self) {
         let (endpoint, login) = (self.pgmux.endpoint(), self.pgmux.login());
-        self.direct.expect_clean(&endpoint, &login);
+        self.direct.expect_clean(&endpoint, &login, 4);
         self.pgmux.stop();
     }
 }

@@ -85,11 +85,13 @@ fn scripts_cut_in_two() {
     });
 }
 
-/// A pgmux with a stage for each number of servers that scripts need.
+/// A pgmux, and the stages by the number of servers that their scripts need.
+type House = (Pgmux, Vec<(usize, Stage)>);
+
+/// All scripts, and how to open a pgmux for them.
 struct Theatre {
-    stages: Vec<(usize, Stage)>,
+    build: Box<dyn Fn(&[usize]) -> House>,
     scripts: Vec<Script>,
-    _pgmux: Pgmux,
 }
 
 impl Theatre {
@@ -100,45 +102,53 @@ impl Theatre {
     fn configured(
         shards: usize,
         spare_servers: usize,
-        configure: impl FnOnce(Config) -> Config,
+        configure: impl Fn(Config) -> Config + 'static,
     ) -> Self {
-        let cluster = Cluster::shared();
-        let scripts: Vec<Script> = Script::all()
-            .into_iter()
-            .map(|(_, script)| script)
-            .collect();
-        let mut needs: Vec<usize> = scripts.iter().map(|script| script.needs).collect();
-        needs.sort_unstable();
-        needs.dedup();
-        let mut config = configure(Config::new(cluster, &cluster.fresh_database()).shards(shards));
-        let mut databases = Vec::new();
-        for need in needs {
-            let database = cluster.fresh_database();
-            config = config
-                .database(&database, cluster.port())
-                .set(
-                    &format!("databases.{database}.pool.max_connections"),
-                    need + spare_servers,
-                )
-                .set(&format!("databases.{database}.pool.min_connections"), 0);
-            databases.push((need, database));
-        }
-        let pgmux = Pgmux::start(&config);
-        let stages = databases.into_iter().map(|(need, database)| {
-            let login = Login::new("app", PASSWORD, &database);
-            (
-                need,
-                Stage::pgmux(pgmux.endpoint(), login, looks(cluster, &database)),
-            )
-        });
+        let build = move |needs: &[usize]| {
+            let cluster = Cluster::shared();
+            let config = Config::new(cluster, &cluster.fresh_database()).shards(shards);
+            // Shorter than the patience of a script, so that a lease that is missing shows as the error that it is.
+            let mut config = configure(config.set("pool.connection_timeout", "6s"));
+            let mut databases = Vec::new();
+            for need in needs {
+                let database = cluster.fresh_database();
+                config = config
+                    .database(&database, cluster.port())
+                    .set(
+                        &format!("databases.{database}.pool.max_connections"),
+                        need + spare_servers,
+                    )
+                    .set(&format!("databases.{database}.pool.min_connections"), 0);
+                databases.push((*need, database));
+            }
+            let pgmux = Pgmux::start(&config);
+            let stages = databases.into_iter().map(|(need, database)| {
+                let login = Login::new("app", PASSWORD, &database);
+                {
+                    let looks = looks(cluster, &database);
+                    (
+                        need,
+                        Stage::pgmux(pgmux.endpoint(), login, looks, need + spare_servers),
+                    )
+                }
+            });
+            let stages = stages.collect();
+            (pgmux, stages)
+        };
         Self {
-            stages: stages.collect(),
-            scripts,
-            _pgmux: pgmux,
+            build: Box::new(build),
+            scripts: Script::all()
+                .into_iter()
+                .map(|(_, script)| script)
+                .collect(),
         }
     }
 
-    fn play_all(mut self, modes: impl Fn(&Script) -> Vec<Mode>) {
+    fn play_all(self, modes: impl Fn(&Script) -> Vec<Mode>) {
+        let mut needs: Vec<usize> = self.scripts.iter().map(|script| script.needs).collect();
+        needs.sort_unstable();
+        needs.dedup();
+        let mut house = (self.build)(&needs);
         let mut results = Vec::new();
         for script in &self.scripts {
             let modes = if script.divisible {
@@ -146,17 +156,16 @@ impl Theatre {
             } else {
                 vec![Mode::PLAIN]
             };
-            let (_, stage) = self
-                .stages
-                .iter_mut()
-                .find(|(need, _)| *need == script.needs)
-                .expect("a stage");
-            // One difference a script is enough to read.
-            results.push(
-                modes
-                    .into_iter()
-                    .try_for_each(|mode| stage.play(script, mode)),
-            );
+            let stage = house.1.iter_mut().find(|(need, _)| *need == script.needs);
+            let (_, stage) = stage.expect("a stage");
+            // One difference a script is enough to read. What comes after one gets a pgmux that did not see it.
+            let result = modes
+                .into_iter()
+                .try_for_each(|mode| stage.play(script, mode));
+            if result.is_err() {
+                house = (self.build)(&needs);
+            }
+            results.push(result);
         }
         judge(results.into_iter());
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
 
@@ -35,12 +36,15 @@ impl Mode {
     };
 }
 
+type Replies<'s> = Vec<(&'s Step, Vec<String>)>;
+
 /// A database in which scripts play, and the way to it.
 #[derive(Debug)]
 pub struct Stage {
     endpoint: Endpoint,
     login: Login,
-    through_pgmux: bool,
+    /// How many servers pgmux may use; none without pgmux.
+    budget: Option<usize>,
     admin: Direct,
     direct: Direct,
 }
@@ -48,25 +52,25 @@ pub struct Stage {
 impl Stage {
     /// A stage whose clients connect to PostgreSQL itself.
     pub fn direct(endpoint: Endpoint, login: Login, looks: (Direct, Direct)) -> Self {
-        Self::new(endpoint, login, looks, false)
+        Self::new(endpoint, login, looks, None)
     }
 
-    /// A stage whose clients connect to pgmux.
-    pub fn pgmux(endpoint: Endpoint, login: Login, looks: (Direct, Direct)) -> Self {
-        Self::new(endpoint, login, looks, true)
+    /// A stage whose clients connect to pgmux, which may use so many servers.
+    pub fn pgmux(endpoint: Endpoint, login: Login, looks: (Direct, Direct), budget: usize) -> Self {
+        Self::new(endpoint, login, looks, Some(budget))
     }
 
     fn new(
         endpoint: Endpoint,
         login: Login,
         (admin, mut direct): (Direct, Direct),
-        through_pgmux: bool,
+        budget: Option<usize>,
     ) -> Self {
         direct.run(&format!("set role {}", login.user));
         Self {
             endpoint,
             login,
-            through_pgmux,
+            budget,
             admin,
             direct,
         }
@@ -80,17 +84,12 @@ impl Stage {
             let expected = match step.golden() {
                 Some(Golden {
                     pgmux: Some(ours), ..
-                }) if self.through_pgmux => ours,
+                }) if self.budget.is_some() => ours,
                 Some(golden) => &golden.server,
                 None => continue,
             };
             if script.differs(expected, got) {
-                let (name, line) = (&script.name, step.line + 1);
-                return Err(format!(
-                    "{name}.script:{line}: {mode:?}\n  expected\n    {}\n  got\n    {}",
-                    expected.join("\n    "),
-                    got.join("\n    ")
-                ));
+                return Err(difference(script, step, mode, expected, got));
             }
         }
         Ok(())
@@ -106,11 +105,18 @@ impl Stage {
         std::fs::write(path, script.blessed(&replies)).map_err(|error| error.to_string())
     }
 
-    fn perform<'s>(
-        &mut self,
-        script: &'s Script,
-        mode: Mode,
-    ) -> Result<Vec<(&'s Step, Vec<String>)>, String> {
+    /// As [`Self::enact`], with a check that failed told as a difference of this script.
+    fn perform<'s>(&mut self, script: &'s Script, mode: Mode) -> Result<Replies<'s>, String> {
+        let enacted = catch_unwind(AssertUnwindSafe(|| self.enact(script, mode)));
+        enacted.unwrap_or_else(|panic| {
+            let text = panic
+                .downcast_ref::<String>()
+                .map_or("a panic", String::as_str);
+            Err(format!("{}.script: {mode:?}: {text}", script.name))
+        })
+    }
+
+    fn enact<'s>(&mut self, script: &'s Script, mode: Mode) -> Result<Replies<'s>, String> {
         self.admin.expect_idle();
         self.admin.run(
             "set client_min_messages = error; drop schema public cascade; create schema public; \
@@ -134,8 +140,8 @@ impl Stage {
             }
         }
         drop(cast);
-        if self.through_pgmux {
-            self.admin.expect_clean(&self.endpoint, &self.login);
+        if let Some(budget) = self.budget {
+            self.admin.expect_clean(&self.endpoint, &self.login, budget);
             canary::check(&self.endpoint, &self.login);
         } else {
             self.admin.expect_servers(0);
@@ -331,6 +337,29 @@ impl Player {
             }
         }
     }
+}
+
+/// From two lines before the first that differs.
+fn difference(
+    script: &Script,
+    step: &Step,
+    mode: Mode,
+    expected: &[String],
+    got: &[String],
+) -> String {
+    let same = expected
+        .iter()
+        .zip(got)
+        .take_while(|(left, right)| left == right)
+        .count();
+    let from = |lines: &[String]| lines[same.saturating_sub(2).min(lines.len())..].join("\n    ");
+    format!(
+        "{}.script:{}: {mode:?}, {same} replies equal\n  expected\n    {}\n  got\n    {}",
+        script.name,
+        step.line + 1,
+        from(expected),
+        from(got)
+    )
 }
 
 fn after<'t>(missing: &'t [u8], message: &Message) -> &'t [u8] {
