@@ -3,12 +3,12 @@
 use super::sys::Event;
 use super::{Ring, task};
 use std::io;
+use std::time::Instant;
 
 /// Runs the ring until `finished` says so, or until the ring itself fails.
 /// It must be the executor's first future, or a plain glommio task: it must
 /// not count itself.
 pub async fn drive(ring: Ring, finished: impl Fn() -> bool) -> io::Result<()> {
-    let mut events = Vec::with_capacity(EVENTS_AT_ONCE);
     // What was spawned before goes first.
     let mut polls = task::polls().wrapping_sub(1);
     let mut passes = 0;
@@ -25,7 +25,7 @@ pub async fn drive(ring: Ring, finished: impl Fn() -> bool) -> io::Result<()> {
         }
         passes = 0;
         let last = finished();
-        ring.turn(!progressed && !last, &mut events)?;
+        ring.turn(!progressed && !last)?;
         if last {
             return Ok(());
         }
@@ -35,19 +35,21 @@ pub async fn drive(ring: Ring, finished: impl Fn() -> bool) -> io::Result<()> {
 
 impl Ring {
     /// One turn: hand over what is queued, sleep if allowed, take what came.
-    pub(super) fn turn(&self, may_sleep: bool, events: &mut Vec<Event>) -> io::Result<()> {
+    pub(super) fn turn(&self, may_sleep: bool) -> io::Result<()> {
         let more = self.flush_sockets();
         let may_sleep = may_sleep && !more;
         self.run_timers(false);
-        self.count(|stats| {
-            stats.sleeps += u64::from(may_sleep);
-        });
+        self.0
+            .sleeps
+            .set(self.0.sleeps.get() + u64::from(may_sleep));
         self.0.sys.borrow_mut().enter(may_sleep)?;
-        self.0.sys.borrow_mut().reap(events)?;
-        self.count(|stats| stats.completions += events.len() as u64);
+        self.0.now.set(Instant::now());
         self.detach_lingering();
         let mut ticked = false;
-        for event in events.drain(..) {
+        loop {
+            let event = self.0.sys.borrow_mut().next_event()?;
+            let Some(event) = event else { break };
+            self.0.completions.set(self.0.completions.get() + 1);
             match event {
                 Event::Recv {
                     socket,
@@ -76,4 +78,3 @@ impl Ring {
 /// How often the driver lets tasks go first before it enters the kernel
 /// anyway: a chain of tasks that wake each other is two or three deep.
 const PASSES_MAX: u32 = 3;
-const EVENTS_AT_ONCE: usize = 1024;

@@ -41,6 +41,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::task::Waker;
+use std::time::Instant;
 
 /// How large the ring's parts are.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +97,14 @@ struct Inner {
     ops: RefCell<op::Ops>,
     timers: RefCell<timer::Timers>,
     stats: Cell<RingStats>,
+    /// Counted apart from the rest, for they change with every turn.
+    sleeps: Cell<u64>,
+    completions: Cell<u64>,
+    /// When the last turn came back from the kernel.
+    now: Cell<Instant>,
+    /// Who looks after idle sockets.
+    on_idle: RefCell<Option<Waker>>,
+    idle_news: Cell<bool>,
     wake: wake::Wake,
     on_wake: RefCell<Option<Waker>>,
 }
@@ -112,6 +121,11 @@ impl Ring {
             ops: RefCell::default(),
             timers: RefCell::default(),
             stats: Cell::default(),
+            sleeps: Cell::new(0),
+            completions: Cell::new(0),
+            now: Cell::new(Instant::now()),
+            on_idle: RefCell::new(None),
+            idle_news: Cell::new(false),
             wake,
             on_wake: RefCell::new(None),
         })))
@@ -121,8 +135,16 @@ impl Ring {
     pub fn stats(&self) -> RingStats {
         RingStats {
             enters: self.0.sys.borrow().entered(),
+            sleeps: self.0.sleeps.get(),
+            completions: self.0.completions.get(),
             ..self.0.stats.get()
         }
+    }
+
+    /// When the current turn began: for decisions that need no clock of their
+    /// own.
+    pub fn now(&self) -> Instant {
+        self.0.now.get()
     }
 
     /// Receive buffers that the kernel may fill now.

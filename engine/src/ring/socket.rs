@@ -44,6 +44,8 @@ struct Entry {
     /// Waits in [`Sockets::starved`].
     starved: bool,
     closing: bool,
+    /// Nobody uses it: news go to who looks after idle sockets.
+    idle: bool,
     /// On closing, what is queued is offered to the kernel once.
     linger: bool,
     waker: Option<Waker>,
@@ -100,6 +102,7 @@ impl Ring {
             holding: false,
             starved: false,
             closing: false,
+            idle: false,
             linger: false,
             waker: None,
         });
@@ -160,13 +163,13 @@ impl Ring {
                     entry.recv = Recv::Ending;
                     self.0.sys.borrow_mut().cancel_recv(id);
                 }
-                entry.wake();
+                self.notify(entry);
                 sockets.note_holding(id);
             }
             Ok(Some(_)) => {}
             Ok(None) => {
                 entry.rx_end = Some(RxEnd::Eof);
-                entry.wake();
+                self.notify(entry);
             }
             Err(libc::ENOBUFS) => {
                 self.count(|stats| stats.no_buffers += 1);
@@ -176,7 +179,7 @@ impl Ring {
             Err(libc::ECANCELED | libc::EINTR) => {}
             Err(number) => {
                 entry.rx_end = Some(RxEnd::Error(number));
-                entry.wake();
+                self.notify(entry);
             }
         }
         if !more {
@@ -206,12 +209,21 @@ impl Ring {
             entry.tx_watched = false;
         }
         if drained || error.is_some() {
-            entry.wake();
+            self.notify(entry);
         }
         if entry.closing || !entry.tx.is_empty() {
             sockets.mark_dirty(id);
         } else {
             entry.tx_slow = false;
+        }
+    }
+
+    /// Tells the owner, or who looks after idle sockets.
+    fn notify(&self, entry: &Entry) {
+        if entry.idle {
+            self.on_idle_news();
+        } else if let Some(waker) = &entry.waker {
+            waker.wake_by_ref();
         }
     }
 
@@ -273,12 +285,6 @@ impl Sockets {
 }
 
 impl Entry {
-    fn wake(&self) {
-        if let Some(waker) = &self.waker {
-            waker.wake_by_ref();
-        }
-    }
-
     fn end(&self) -> Option<RxEnd> {
         let paused_for_ever = self
             .paused
@@ -471,6 +477,22 @@ impl Socket {
             Some(current) if current.will_wake(waker) => {}
             slot => *slot = Some(waker.clone()),
         });
+    }
+
+    /// Nobody uses the socket for now; see [`Ring::idle_news`].
+    pub fn set_idle(&self, idle: bool) {
+        self.with(|entry| entry.idle = idle);
+    }
+
+    /// Nothing has come that was not taken, nothing is queued, and the peer
+    /// is there.
+    pub fn is_quiet(&self) -> bool {
+        self.with(|entry| {
+            entry.rx.is_empty()
+                && entry.tx_bytes == 0
+                && entry.rx_end.is_none()
+                && entry.tx_error.is_none()
+        })
     }
 
     /// Nobody is woken any more.

@@ -23,6 +23,7 @@ use slab::Slab;
 use socket2::SockAddr;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::io;
 use std::ops::Deref;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -257,7 +258,9 @@ pub(super) struct Sys {
     buffers: Rc<Buffers>,
     flights: Slab<Flight>,
     /// Quick sends not yet settled, with the number of their submission.
-    quick: Vec<(u64, u32)>,
+    quick: VecDeque<(u64, u32)>,
+    /// How many submissions the kernel had taken when it was last entered.
+    consumed: u64,
     pushed: u64,
     /// Operations whose last completion has not been seen.
     owed: u64,
@@ -296,7 +299,8 @@ impl Sys {
             ring,
             buffers,
             flights: Slab::new(),
-            quick: Vec::new(),
+            quick: VecDeque::new(),
+            consumed: 0,
             pushed: 0,
             owed: 0,
             entered: 0,
@@ -475,7 +479,7 @@ impl Sys {
                     .flags(squeue::Flags::SKIP_SUCCESS)
                     .user_data(data(QUICK, flight)),
             );
-            self.quick.push((number, flight));
+            self.quick.push_back((number, flight));
         } else {
             self.push(entry.user_data(data(PATIENT, flight)));
         }
@@ -515,27 +519,30 @@ impl Sys {
             }
             Err(error) => Err(error),
         };
-        if self.ring.submission().is_empty() {
+        let left = self.ring.submission().len();
+        self.consumed = self.pushed - left as u64;
+        if left == 0 {
             self.times.clear();
             self.addresses.clear();
         }
         entered
     }
 
-    /// Moves all completions to `events`, those included which found the
-    /// queue full and wait in the kernel: a quick send's failure may be one.
-    pub(super) fn reap(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
+    /// The next thing to know, after an [`enter`](Self::enter); `None` when
+    /// that is all. Completions that found the queue full and wait in the
+    /// kernel are fetched, too: a quick send's failure may be one of them.
+    pub(super) fn next_event(&mut self) -> io::Result<Option<Event>> {
         loop {
             while let Some(entry) = self.next_completion() {
-                events.extend(self.event(&entry));
+                if let Some(event) = self.event(&entry) {
+                    return Ok(Some(event));
+                }
             }
             if !self.ring.submission().cq_overflow() {
-                break;
+                return Ok(self.settled());
             }
             self.enter(false)?;
         }
-        self.settle(events);
-        Ok(())
     }
 
     fn next_completion(&mut self) -> Option<cqueue::Entry> {
@@ -602,43 +609,29 @@ impl Sys {
     }
 
     /// Every quick send that the kernel has consumed and not reported by now
-    /// has succeeded: it ran inside `enter`, and failures were reaped above.
-    fn settle(&mut self, events: &mut Vec<Event>) {
-        if self.quick.is_empty() {
-            return;
+    /// has succeeded: it ran inside `enter`, and failures came before this.
+    fn settled(&mut self) -> Option<Event> {
+        let &(number, flight) = self.quick.front()?;
+        if number > self.consumed {
+            return None;
         }
-        let consumed = self.pushed - self.ring.submission().len() as u64;
-        let Self {
-            quick,
-            flights,
-            gathers,
-            ..
-        } = self;
-        quick.retain(|&(number, flight)| {
-            if number > consumed {
-                return true;
-            }
-            let Flight {
+        self.quick.pop_front();
+        let Flight {
+            socket,
+            chunks,
+            gather,
+            outcome,
+        } = self.flights.remove(flight as usize);
+        self.gathers.extend(gather);
+        Some(match outcome {
+            None => Event::Sent {
                 socket,
+                sent: chunks.len(),
                 chunks,
-                gather,
-                outcome,
-            } = flights.remove(flight as usize);
-            gathers.extend(gather);
-            events.push(match outcome {
-                None => {
-                    let all = chunks.len();
-                    Event::Sent {
-                        socket,
-                        chunks,
-                        sent: all,
-                        error: None,
-                    }
-                }
-                Some(result) => sent(socket, chunks, result),
-            });
-            false
-        });
+                error: None,
+            },
+            Some(result) => sent(socket, chunks, result),
+        })
     }
 
     /// Receive buffers that the kernel has now.

@@ -59,6 +59,26 @@ impl Ring {
         .await;
     }
 
+    /// Waits until something has come from, or happened to, an idle socket.
+    /// One waiter at a time. Dropping the future loses nothing.
+    pub async fn idle_news(&self) {
+        std::future::poll_fn(|cx: &mut Context<'_>| {
+            if self.0.idle_news.take() {
+                return Poll::Ready(());
+            }
+            *self.0.on_idle.borrow_mut() = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    pub(super) fn on_idle_news(&self) {
+        self.0.idle_news.set(true);
+        if let Some(waker) = self.0.on_idle.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
     pub(super) fn on_woken(&self) {
         self.0.wake.called.set(true);
         if let Some(waker) = self.0.on_wake.borrow_mut().take() {

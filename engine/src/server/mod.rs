@@ -86,9 +86,7 @@ impl Server {
         self.ledger.is_idle()
             && self.status == TransactionStatus::Idle
             && self.frames.at_boundary()
-            && !self.socket.has_bytes()
-            && self.socket.queued() == 0
-            && !self.socket.ended()
+            && self.socket.is_quiet()
     }
 
     /// Whether a text was sent that may have changed the session in a way
@@ -100,6 +98,9 @@ impl Server {
     /// Reads what came while nobody used the server. False when it must go:
     /// only N, A and S are harmless.
     pub fn check_idle(&mut self) -> bool {
+        if self.socket.is_quiet() {
+            return true;
+        }
         while let Some(mut chunk) = self.socket.take() {
             if !self.read_idle(&mut chunk) {
                 return false;

@@ -21,18 +21,25 @@ pub struct Found {
 
 impl Server {
     /// Asks. `user` is the pool's role: another session user is a setting.
-    pub async fn probe(&mut self, user: &str) -> Result<Found, Broken> {
-        let answer = self.query(QUERY).await?;
+    /// `custom`: settings that the server does not list, to be asked for by
+    /// name; the names are words joined by dots.
+    pub async fn probe<'a>(
+        &mut self,
+        user: &str,
+        custom: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<Found, Broken> {
+        let query = question(custom);
+        let answer = self.query(&query).await?;
         if answer.error.is_none() {
             return found(&answer, user.as_bytes()).ok_or(Broken::Unexpected(b'D'));
         }
-        self.probe_unhurried(user).await
+        self.probe_unhurried(user, &query).await
     }
 
     /// The session may have a `statement_timeout` that the question exceeds:
     /// it is asked again in a transaction without one. The value seen before
     /// is what the session has.
-    async fn probe_unhurried(&mut self, user: &str) -> Result<Found, Broken> {
+    async fn probe_unhurried(&mut self, user: &str, query: &[u8]) -> Result<Found, Broken> {
         for _ in 0..TRIES {
             let before = self.query(UNHURRIED).await?;
             if before.error.is_some() {
@@ -43,7 +50,7 @@ impl Server {
                 .rows
                 .first()
                 .and_then(|row| row.first().cloned().flatten());
-            let answer = self.query(QUERY).await?;
+            let answer = self.query(query).await?;
             let ended = self.query(b"COMMIT").await?;
             if answer.error.is_some() || ended.error.is_some() {
                 break;
@@ -59,12 +66,35 @@ impl Server {
     }
 }
 
+fn question<'a>(custom: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut query = QUERY.to_vec();
+    for name in custom {
+        debug_assert!(!name.contains(&b'\''));
+        for part in [
+            &b" UNION ALL SELECT 'custom', '"[..],
+            name,
+            b"', pg_catalog.current_setting('",
+            name,
+            b"', true)",
+        ] {
+            query.extend_from_slice(part);
+        }
+    }
+    query
+}
+
 fn found(answer: &Answer, user: &[u8]) -> Option<Found> {
     let mut found = Found::default();
     for row in &answer.rows {
         let [Some(kind), Some(name), value] = row.as_slice() else {
             return None;
         };
+        if &**kind == b"custom" {
+            found
+                .settings
+                .extend(value.clone().map(|value| (name.clone(), value)));
+            continue;
+        }
         let value = value.as_deref().unwrap_or_default();
         match (&**kind, &**name) {
             (b"setting", b"session_authorization") if value == user => {}

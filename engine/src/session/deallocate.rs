@@ -80,7 +80,7 @@ impl Session {
         }
         .encode(&mut parse)?;
         // Behind the header and the empty name.
-        let verdict = self.parse_unnamed(&parse[6..], true);
+        let verdict = self.parse_unnamed(&parse[6..], true, Effects::of(&[Effect::Deallocate]));
         debug_assert_eq!(verdict, Verdict::Relay);
         out.extend_from_slice(&parse);
         self.statements_mut().deallocating = Some(known);
@@ -90,6 +90,7 @@ impl Session {
     /// Makes the server prepare an empty statement under a fresh name; the
     /// text that deallocates it.
     fn stand_in(&mut self, out: &mut Vec<u8>) -> Result<String, EncodeError> {
+        self.barrier = true;
         let number = self.server.as_mut().map_or(0, |server| {
             server.suspect.insert(Effect::Deallocate);
             server.prepared.fresh()

@@ -10,6 +10,7 @@ use crate::shard::{Acquired, bump};
 use ::pool::config::PoolMode;
 use protocol::error::SqlState;
 use protocol::ledger::Kind;
+use router::effects::Effects;
 use std::rc::Rc;
 use std::task::Context;
 
@@ -83,6 +84,7 @@ impl Session {
         if !server.is_at_rest() || server.cancels.get() > 0 || self.holds_server() {
             return false;
         }
+        self.forgive();
         let Some(server) = &self.server else {
             return false;
         };
@@ -97,6 +99,20 @@ impl Session {
             self.pool.release(server);
         }
         true
+    }
+
+    /// Texts that only take away (`UNLISTEN *`, `RESET ALL`) change nothing
+    /// where there was nothing: drivers send them after every use.
+    fn forgive(&mut self) {
+        if let Some(server) = &mut self.server
+            && !server.suspect.is_clean()
+            && !server.suspect.leaves()
+            && !server.pinned
+            && !server.tainted
+            && server.label.entries().is_empty()
+        {
+            server.suspect = Effects::NONE;
+        }
     }
 
     fn holds_server(&self) -> bool {
@@ -114,7 +130,8 @@ impl Session {
         let Some(server) = self.server.take() else {
             return;
         };
-        self.settling = Some(Settling::start(&self.pool, server, cx.waker()));
+        let custom = self.custom.as_deref().cloned().unwrap_or_default();
+        self.settling = Some(Settling::start(&self.pool, server, custom, cx.waker()));
     }
 
     /// Looks whether that has been answered.

@@ -31,13 +31,19 @@ impl Session {
         body: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Verdict, End> {
-        if head.tag == tag::CLOSE && self.server.is_none() {
-            return Ok(self.close_without_server(body));
+        if head.tag == tag::CLOSE
+            && self.server.is_none()
+            && let Ok(close) = Close::decode(body)
+        {
+            return Ok(self.close_without_server(&close));
         }
         let kind = kind_of(head.tag, body);
         match self.need_server(cx, kind)? {
             Verdict::Relay => {}
             other => return Ok(other),
+        }
+        if self.must_wait_for_changes(kind, body) {
+            return Ok(Verdict::Blocked);
         }
         let whole = head.body_len as usize == body.len();
         let verdict = match head.tag {
@@ -70,6 +76,10 @@ impl Session {
             return self.deallocate(known, out);
         }
         self.suspect(effects);
+        if !effects.is_clean() {
+            self.note_changes(effects);
+            self.note_custom(body, effects);
+        }
         // A simple query destroys the unnamed statement (exec_simple_query).
         let note = self.displace_unnamed();
         if let Some(server) = &mut self.server {
@@ -100,11 +110,15 @@ impl Session {
         };
         match (name.is_empty(), whole) {
             (true, _) => {
-                let text = rest.split(|&byte| byte == 0).next().unwrap_or_default();
-                match self.deallocated(effects_of(rest, whole), text) {
-                    Some(known) => self.parse_deallocate(known, out),
-                    None => Ok(self.parse_unnamed(rest, whole)),
+                let effects = effects_of(rest, whole);
+                if !effects.is_clean() {
+                    self.note_changes(effects);
+                    self.note_custom(text_of(rest), effects);
+                    if let Some(known) = self.deallocated(effects, text_of(rest)) {
+                        return self.parse_deallocate(known, out);
+                    }
                 }
+                Ok(self.parse_unnamed(rest, whole, effects))
             }
             (false, true) => self.parse_named(name, rest, out),
             (false, false) => self.fail(
@@ -116,8 +130,7 @@ impl Session {
         }
     }
 
-    pub(super) fn parse_unnamed(&mut self, rest: &[u8], whole: bool) -> Verdict {
-        let effects = effects_of(rest, whole);
+    pub(super) fn parse_unnamed(&mut self, rest: &[u8], whole: bool, effects: Effects) -> Verdict {
         self.suspect(effects);
         let id = self.shard.fresh_id();
         let certain = self
@@ -175,6 +188,10 @@ impl Session {
         }
         let definition = self.define(rest);
         self.suspect(definition.effects);
+        if !definition.effects.is_clean() {
+            self.note_custom(text_of(rest), definition.effects);
+        }
+        self.changes = true;
         let statement = Rc::new(Statement {
             name: name.into(),
             definition,
@@ -307,6 +324,15 @@ impl Session {
             return Ok(Verdict::Relay);
         };
         if name.is_empty() {
+            let unnamed = self
+                .statements
+                .as_ref()
+                .and_then(|statements| statements.unnamed.as_ref());
+            if let Some(effects) = unnamed.map(|unnamed| unnamed.effects)
+                && !effects.is_clean()
+            {
+                self.note_custom_parameters(body, effects);
+            }
             self.ensure_unnamed(out)?;
             self.push(Kind::Bind, None);
             return Ok(Verdict::Relay);
@@ -320,6 +346,10 @@ impl Session {
         };
         let number = self.ensure_prepared(&known.definition, out)?;
         self.suspect(known.definition.effects);
+        if !known.definition.effects.is_clean() {
+            self.note_changes(known.definition.effects);
+            self.note_custom_parameters(body, known.definition.effects);
+        }
         let internal = internal_name(number);
         // Only the header and the names are written anew; a body that is
         // still coming follows as it comes.
@@ -475,6 +505,7 @@ impl Session {
                     Whose::Local,
                     Some(Note::Closes(Rc::clone(&known))),
                 );
+                self.changes = true;
                 self.statements_mut().remove(&known);
                 Verdict::Drop
             }
@@ -494,27 +525,38 @@ impl Session {
 
     /// Without a server there is no portal, and a statement is the client's
     /// own affair.
-    fn close_without_server(&mut self, body: &[u8]) -> Verdict {
-        match Close::decode(body) {
-            Ok(Close { kind: target, name }) => {
-                if target == Target::Statement && name.is_empty() {
-                    self.displace_unnamed();
-                } else if target == Target::Statement
-                    && let Some(known) = self.statements_mut().get(name).cloned()
-                {
-                    self.statements_mut().remove(&known);
-                }
-                self.socket.write(CLOSE_COMPLETE);
-            }
-            Err(problem) => {
-                let refusal = crate::shard::Refusal {
-                    code: SqlState::PROTOCOL_VIOLATION,
-                    message: problem.text().to_owned(),
-                };
-                self.refuse(Kind::Close, &refusal);
-            }
+    fn close_without_server(&mut self, close: &Close<'_>) -> Verdict {
+        let statement = close.kind == Target::Statement;
+        if statement && close.name.is_empty() {
+            self.displace_unnamed();
+        } else if statement && let Some(known) = self.statements_mut().get(close.name).cloned() {
+            self.statements_mut().remove(&known);
         }
+        self.socket.write(CLOSE_COMPLETE);
         Verdict::Drop
+    }
+
+    /// What a name means may depend on a message of an earlier batch that has
+    /// not been answered: within a batch a failure is followed by skipping, so
+    /// the client's view may run ahead; beyond it nobody knows. The server is
+    /// asked to answer what it can.
+    fn must_wait_for_changes(&mut self, kind: Kind, body: &[u8]) -> bool {
+        let Some(server) = &self.server else {
+            return false;
+        };
+        if server.ledger.is_empty() {
+            (self.barrier, self.changes) = (false, false);
+        }
+        if !self.barrier || server.ledger.is_copy_in() || !names_statement(kind, body) {
+            return false;
+        }
+        server.socket.write(FLUSH);
+        true
+    }
+
+    /// A text that changes prepared statements by SQL.
+    fn note_changes(&mut self, effects: Effects) {
+        self.barrier |= effects.intersects(CHANGES);
     }
 
     fn function_call(&mut self, body: &[u8]) -> Verdict {
@@ -524,8 +566,7 @@ impl Session {
         if !LARGE_OBJECT_FUNCTIONS.contains(&oid) {
             self.suspect(Effects::of(&[Effect::SessionFunction]));
         }
-        let note = self.displace_unnamed();
-        self.push(Kind::FunctionCall, note);
+        self.push(Kind::FunctionCall, None);
         Verdict::Relay
     }
 
@@ -535,6 +576,25 @@ impl Session {
             server.ledger.push(kind, Whose::Client, note);
         }
     }
+}
+
+/// Whether a message is about a named statement.
+fn names_statement(kind: Kind, body: &[u8]) -> bool {
+    match kind {
+        Kind::Parse => body.first().is_some_and(|&byte| byte != 0),
+        Kind::Bind => {
+            let mut names = body.split(|&byte| byte == 0);
+            names.nth(1).is_some_and(|name| !name.is_empty())
+        }
+        Kind::DescribeStatement => body.get(1).is_some_and(|&byte| byte != 0),
+        Kind::Close => matches!(body, [b'S', name, ..] if *name != 0),
+        _ => false,
+    }
+}
+
+/// The text in what follows the name in a `Parse`.
+fn text_of(rest: &[u8]) -> &[u8] {
+    rest.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
 fn effects_of(rest: &[u8], whole: bool) -> Effects {
@@ -556,6 +616,15 @@ fn kind_of(tag_byte: u8, body: &[u8]) -> Kind {
     }
 }
 
+/// SQL that changes which prepared statements there are.
+const CHANGES: Effects = Effects::of(&[
+    Effect::Deallocate,
+    Effect::DeallocateAll,
+    Effect::DiscardAll,
+    Effect::Unknown,
+]);
+/// `Flush`.
+const FLUSH: &[u8] = b"H\0\0\0\x04";
 /// The settings that change what a text means.
 const MEANING: [&[u8]; 3] = [b"search_path", b"role", b"session_authorization"];
 const TOO_MANY_STATEMENTS: &str =

@@ -15,11 +15,13 @@
 //! | `messages` | Query, Parse, Bind, Describe, Close, FunctionCall |
 //! | `statements` | the client's prepared statements, and what an error takes back |
 //! | `deallocate` | `DEALLOCATE` by SQL text of such a statement |
+//! | `custom` | the names of custom settings in texts and parameters |
 //! | `lease` | getting a server, giving it back, what it must be asked before |
 //! | `replies` | frames what the server sends, books it in the ledger |
 //! | `refuse` | errors of our own, in the order and shape that PostgreSQL has |
 
 mod body;
+mod custom;
 mod deallocate;
 mod lease;
 mod messages;
@@ -38,6 +40,7 @@ use crate::settings::Label;
 use crate::shard::{Refusal, Shard, ShardPool, WaitFor};
 use ::pool::config::PoolMode;
 use body::Body;
+use custom::CustomNames;
 use protocol::error::SqlState;
 use protocol::frame::{Deframer, Side};
 use settle::Settling;
@@ -72,6 +75,14 @@ pub struct Session {
     /// We have refused a message of a batch: the rest of it is dropped, as
     /// PostgreSQL would.
     skipping: bool,
+    /// The batch at hand has defined or closed a statement.
+    changes: bool,
+    /// A change of the client's statements is under way of which the outcome
+    /// is not certain: nothing that names a statement may be sent before it is.
+    barrier: bool,
+    /// Custom settings (`app.user`) that the client's texts have named. The
+    /// server does not list them, so they are asked for by name.
+    custom: Option<Box<CustomNames>>,
     /// The client has broken the protocol: after what it is owed it gets this
     /// and goes.
     fate: Option<Vec<u8>>,
@@ -115,6 +126,9 @@ impl Session {
             reply: Body::Relay,
             refusal: None,
             skipping: false,
+            changes: false,
+            barrier: false,
+            custom: None,
             fate: None,
         })
     }
@@ -143,17 +157,21 @@ impl Session {
         }
     }
 
+    /// Replies first: they may give the server back, and what the client has
+    /// sent meanwhile finds everything settled. One pass is enough: nothing
+    /// that `requests` does brings replies before the next turn.
     fn advance(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
-        loop {
+        if self.wait.is_some() {
             self.take_grant(cx)?;
-            self.take_settled(cx)?;
-            let replied = self.replies(cx)?;
-            let requested = self.requests(cx)?;
-            let released = self.release_if_free(cx);
-            if !replied && !requested && !released {
-                break;
-            }
         }
+        if self.settling.is_some() {
+            self.take_settled(cx)?;
+        }
+        if self.server.is_some() {
+            self.replies(cx)?;
+            self.release_if_free(cx);
+        }
+        self.requests(cx)?;
         self.obey(cx)?;
         self.notice_the_end()
     }

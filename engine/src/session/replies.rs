@@ -17,10 +17,9 @@ use protocol::tag::backend_tag as tag;
 use std::task::Context;
 
 impl Session {
-    /// Reads what the server has sent. True if something moved.
-    pub(super) fn replies(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+    /// Reads what the server has sent.
+    pub(super) fn replies(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
         let mut read = 0;
-        let mut moved = false;
         while let Some(mut server) = self.server.take() {
             if self.socket.is_full() {
                 self.server = Some(server);
@@ -34,7 +33,6 @@ impl Session {
                 }
                 break;
             };
-            moved = true;
             read += chunk.len();
             let mut window = Window::new(chunk);
             let outcome = self.read_replies(&mut server, &mut window);
@@ -44,10 +42,10 @@ impl Session {
             if read >= SLICE_BYTES {
                 // Others have their turn; this task is in the queue again.
                 cx.waker().wake_by_ref();
-                return Ok(false);
+                return Ok(());
             }
         }
-        Ok(moved)
+        Ok(())
     }
 
     fn read_replies(&mut self, server: &mut Server, window: &mut Window) -> Result<(), End> {

@@ -24,12 +24,11 @@ enum Progress {
 }
 
 impl Session {
-    /// Reads what has come. True if something moved.
-    pub(super) fn requests(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+    /// Reads what has come.
+    pub(super) fn requests(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
         let mut read = 0;
-        let mut moved = false;
         while self.may_read() {
-            if !self.finish_collected(cx)? {
+            if matches!(self.request, Body::Collect(_)) && !self.finish_collected(cx)? {
                 break;
             }
             let Some(chunk) = self.socket.take() else {
@@ -39,22 +38,21 @@ impl Session {
             let mut window = Window::new(chunk);
             let progress = self.read_requests(cx, &mut window)?;
             self.send_passed(&mut window);
-            self.answer_now();
             let rest = window.into_rest();
             let done = before - rest.len();
             self.socket.put_back(rest);
-            moved |= done > 0;
-            if progress == Progress::Blocked {
+            if progress == Progress::Blocked || !self.socket.has_bytes() {
                 break;
             }
             read += done;
             if read >= SLICE_BYTES {
                 // Others have their turn; this task is in the queue again.
                 cx.waker().wake_by_ref();
-                return Ok(false);
+                break;
             }
         }
-        Ok(moved)
+        self.answer_now();
+        Ok(())
     }
 
     /// Back-pressure: what a client sends is not read while its server, its
@@ -114,7 +112,10 @@ impl Session {
     /// says FATAL when a type is unknown.
     fn misframed(&mut self, error: FrameError) -> Result<Progress, End> {
         match error {
-            FrameError::Length { .. } => Err(End::Gone),
+            FrameError::Length { .. } => {
+                self.fate = Some(Vec::new());
+                Ok(Progress::Blocked)
+            }
             FrameError::UnknownTag(tag) | FrameError::WrongDirection(tag) => {
                 self.doom(&format!("invalid frontend message type {tag}"));
                 Ok(Progress::Blocked)
@@ -154,6 +155,8 @@ impl Session {
                 return self.on_inspected(cx, window, head);
             }
             tag::EXECUTE | tag::SYNC => return self.on_execute(cx, window, head),
+            // With a body it is an error that the server raises.
+            tag::FLUSH if head.body_len > 0 => return self.on_execute(cx, window, head),
             tag::FLUSH => match &self.server {
                 Some(_) => self.relay_message(window, head),
                 None => self.drop_message(window, head),
@@ -177,6 +180,7 @@ impl Session {
                     server.ledger.sync_in_copy();
                 } else {
                     server.ledger.push(Kind::Sync, Whose::Client, None);
+                    self.barrier |= std::mem::take(&mut self.changes);
                 }
                 self.relay_message(window, head);
             }

@@ -2,6 +2,7 @@
 //! is asked what it holds now (see [`crate::server::probe`]), while the
 //! client's next request waits.
 
+use super::custom::CustomNames;
 use crate::ring::task;
 use crate::server::Server;
 use crate::server::clean::{self, Departure};
@@ -43,7 +44,12 @@ pub(super) enum Settled {
 
 impl Settling {
     /// Starts to ask.
-    pub(super) fn start(pool: &Rc<ShardPool>, server: Box<Server>, waker: &Waker) -> Rc<Self> {
+    pub(super) fn start(
+        pool: &Rc<ShardPool>,
+        server: Box<Server>,
+        custom: CustomNames,
+        waker: &Waker,
+    ) -> Rc<Self> {
         let settling = Rc::new(Self {
             outcome: RefCell::new(None),
             abandoned: Cell::new(false),
@@ -52,6 +58,7 @@ impl Settling {
         let asking = Asking {
             pool: Rc::clone(pool),
             server: Some(server),
+            custom,
             settling: Rc::clone(&settling),
         };
         task::spawn(asking.run());
@@ -84,6 +91,7 @@ impl Settling {
 struct Asking {
     pool: Rc<ShardPool>,
     server: Option<Box<Server>>,
+    custom: CustomNames,
     settling: Rc<Settling>,
 }
 
@@ -93,7 +101,8 @@ impl Asking {
             return;
         };
         let effects = server.suspect;
-        let found = match server.probe(&self.pool.group().user).await {
+        let names = self.custom.iter().map(|name| &**name);
+        let found = match server.probe(&self.pool.group().user, names).await {
             Ok(found) if server.is_at_rest() => found,
             _ => return,
         };

@@ -38,10 +38,16 @@ impl Window {
 
     /// Sends what passed.
     pub(super) fn forward(&mut self, to: &Socket) {
-        if self.at > 0 {
-            to.send(self.chunk.split_to(self.at));
-            self.at = 0;
+        if self.at == 0 {
+            return;
         }
+        let passed = if self.at == self.chunk.len() {
+            std::mem::replace(&mut self.chunk, Chunk::heap(Vec::new()))
+        } else {
+            self.chunk.split_to(self.at)
+        };
+        self.at = 0;
+        to.send(passed);
     }
 
     /// Whether something passed that has not been sent.

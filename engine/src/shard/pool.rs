@@ -108,7 +108,7 @@ impl ShardPool {
 
     /// A server, or a place in the queue for one.
     pub fn acquire(self: &Rc<Self>, waker: &Waker) -> Acquired {
-        let now = Instant::now();
+        let now = self.shard.ring.now();
         loop {
             let waiter = id(self.waiters.borrow().vacant_key());
             let acquired = self.decide.borrow_mut().acquire(waiter, now);
@@ -121,6 +121,7 @@ impl ShardPool {
                         .and_then(Option::take);
                     let mut server = server.expect("an idle server is in its place");
                     if server.check_idle() {
+                        server.socket.set_idle(false);
                         return Acquired::Server(server);
                     }
                     self.discard(server);
@@ -150,7 +151,7 @@ impl ShardPool {
         let placed = self
             .decide
             .borrow_mut()
-            .release(server.slot, Instant::now());
+            .release(server.slot, self.shard.ring.now());
         self.place(server, placed);
     }
 
@@ -158,6 +159,7 @@ impl ShardPool {
     /// when PostgreSQL has closed its end too, so that not even the server's
     /// own count exceeds the limit.
     pub fn discard(self: &Rc<Self>, server: Box<Server>) {
+        server.socket.set_idle(false);
         if server.socket.ended() {
             self.forget(server);
             self.start_logins();
@@ -178,15 +180,12 @@ impl ShardPool {
 
     fn place(self: &Rc<Self>, server: Box<Server>, placed: Placed<u32>) {
         match placed {
+            Placed::Idle if server.socket.ended() => self.discard(server),
             Placed::Idle => {
-                match &*self.janitor.waker.borrow() {
-                    Some(waker) => server.socket.set_waker(waker),
-                    None => server.socket.clear_waker(),
-                }
+                server.socket.set_idle(true);
                 let slot = server.slot as usize;
-                let dead = server.socket.ended();
                 self.servers.borrow_mut()[slot] = Some(server);
-                if dead || self.janitor.sleeps_until.get().is_none() {
+                if self.janitor.sleeps_until.get().is_none() {
                     self.call_janitor();
                 }
             }
@@ -333,30 +332,16 @@ impl ShardPool {
                 {
                     *waker = Some(cx.waker().clone());
                 }
-                // Idle servers wake this task too, without calling.
-                if self.has_idle_news() {
-                    Poll::Ready(())
-                } else {
-                    Poll::Pending
-                }
+                Poll::Pending
             });
             let _ = self.shard.ring.until(next, called).await;
-            self.sweep_dead();
             self.expire();
             self.start_logins();
         }
     }
 
-    fn has_idle_news(&self) -> bool {
-        let servers = self.servers.borrow();
-        servers.iter().any(|(_, server)| {
-            server
-                .as_ref()
-                .is_some_and(|server| server.socket.has_bytes() || server.socket.ended())
-        })
-    }
-
-    fn sweep_dead(self: &Rc<Self>) {
+    /// Idle servers have news: removes those that are gone.
+    pub fn sweep_dead(self: &Rc<Self>) {
         let mut dead = Vec::new();
         for (slot, server) in self.servers.borrow_mut().iter_mut() {
             if let Some(server) = server

@@ -77,8 +77,20 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
     for fd in seed.listeners {
         task::spawn(listen::accept(Rc::clone(&shard), ring.listener(fd)));
     }
+    task::spawn(watch_idle(Rc::clone(&shard)));
     task::spawn(read_mail(Rc::clone(&shard)));
     drive(ring, || shard.finished.is_given()).await
+}
+
+/// Servers that nobody uses still speak: settings change, PostgreSQL stops.
+async fn watch_idle(shard: Rc<Shard>) {
+    loop {
+        shard.ring.idle_news().await;
+        for pool in shard.pools() {
+            pool.sweep_dead();
+            pool.start_logins();
+        }
+    }
 }
 
 async fn read_mail(shard: Rc<Shard>) {

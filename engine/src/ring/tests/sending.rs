@@ -19,7 +19,9 @@ fn send_quick(sys: &mut Sys, fd: &OwnedFd, chunks: Outgoing) -> (usize, Option<i
     sys.send(0, fd.as_raw_fd(), chunks, true);
     sys.enter(false).expect("entered");
     let mut events = Vec::new();
-    sys.reap(&mut events).expect("reaped");
+    while let Some(event) = sys.next_event().expect("reaped") {
+        events.push(event);
+    }
     match events.pop() {
         Some(Event::Sent { sent, error, .. }) => (sent, error),
         _ => panic!("a quick send is over after one turn"),

@@ -23,7 +23,9 @@ fn busy(sizes: Sizes) -> (Sys, super::super::Slice, OwnedFd, TcpStream, OwnedFd)
     peer.write_all(b"first").expect("written");
     sys.enter(true).expect("entered");
     let mut events = Vec::new();
-    sys.reap(&mut events).expect("reaped");
+    while let Some(event) = sys.next_event().expect("reaped") {
+        events.push(event);
+    }
     match events.pop() {
         Some(Event::Recv {
             bytes: Ok(Some(slice)),
@@ -72,7 +74,7 @@ fn a_ring_takes_its_sockets_with_it() {
                     socket.write(b"never sent");
                     peers.push(peer);
                 }
-                ring.turn(false, &mut Vec::new()).expect("a turn");
+                ring.turn(false).expect("a turn");
                 drop((listener, ring));
                 for mut peer in peers {
                     let _ = peer.read_to_end(&mut Vec::new());
