@@ -193,6 +193,17 @@ impl Ring {
         let entry = &mut slab[id as usize];
         entry.tx_flight = None;
         entry.tx_bytes -= sent;
+        if entry.tx_bytes == 0
+            && error.is_none()
+            && !entry.closing
+            && !entry.tx_watched
+            && let Outgoing::One(chunk) = chunks
+        {
+            // Nearly always: all that was queued has gone.
+            entry.tx_slow = false;
+            recycle(chunk, spare);
+            return;
+        }
         let unsent = entry.restore(chunks, sent, spare);
         if unsent && error.is_none() {
             entry.tx_slow = true;
@@ -482,6 +493,12 @@ impl Socket {
     /// Nobody uses the socket for now; see [`Ring::idle_news`].
     pub fn set_idle(&self, idle: bool) {
         self.with(|entry| entry.idle = idle);
+    }
+
+    /// Whether the connection is over for its owner: nothing more comes, and
+    /// all that came was taken; or nothing can be sent.
+    pub fn is_over(&self) -> bool {
+        self.with(|entry| entry.tx_error.is_some() || entry.rx_end.is_some() && entry.rx.is_empty())
     }
 
     /// Nothing has come that was not taken, nothing is queued, and the peer

@@ -135,20 +135,25 @@ impl Session {
 
     /// Serves the client until it leaves or must leave.
     pub async fn run(mut self: Box<Self>) {
+        std::future::poll_fn(|cx| {
+            self.listen_to(cx);
+            Poll::Ready(())
+        })
+        .await;
         let end = std::future::poll_fn(|cx| self.poll(cx)).await;
         // Boxed, so that the task of an idle client has no room for it.
         Box::pin(self.finish(end)).await;
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        self.listen_to(cx);
         match self.advance(cx) {
             Ok(()) => Poll::Pending,
             Err(end) => Poll::Ready(end),
         }
     }
 
-    /// Has everything that concerns the session wake this task.
+    /// Has everything that concerns the session wake this task. Once: a task
+    /// has one waker all its life.
     fn listen_to(&self, cx: &Context<'_>) {
         self.socket.set_waker(cx.waker());
         let mut waker = self.entered.control.waker.borrow_mut();
@@ -224,7 +229,7 @@ impl Session {
     }
 
     fn notice_the_end(&mut self) -> Result<(), End> {
-        if self.socket.send_error().is_some() || self.socket.end().is_some() {
+        if self.socket.is_over() {
             return Err(End::Gone);
         }
         let owes = self

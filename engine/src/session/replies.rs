@@ -53,6 +53,9 @@ impl Session {
             if server.frames.at_boundary() {
                 self.give_local_replies(server, window);
             }
+            if window.rest().is_empty() {
+                return Ok(());
+            }
             let step = server.frames.step(window.rest()).map_err(|error| {
                 tracing::error!(%error, "a server sent garbage");
                 self.violation(window)

@@ -77,6 +77,9 @@ impl Session {
         window: &mut Window,
     ) -> Result<Progress, End> {
         loop {
+            if window.rest().is_empty() {
+                return Ok(Progress::Drained);
+            }
             let saved = self.frames;
             match self.frames.step(window.rest()) {
                 Ok(Step::Starved { consumed }) => {
