@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 
 use crate::peers::Backend;
-use crate::target::{Cell, Given, Mode, names};
+use crate::target::{Build, Cell, Given, Mode, names};
 use crate::verdict::SHARD_CLIENTS;
 
 /// Runs `pgbench -S` through pgmux, PgBouncer and directly, and compares what each costs.
@@ -21,6 +21,9 @@ pub struct Args {
     /// The spike pooler, for the target that is set against it.
     #[arg(long)]
     pub spike: Option<PathBuf>,
+    /// Another build of pgmux to run beside, as NAME=PATH. May be given several times.
+    #[arg(long, value_name = "NAME=PATH")]
+    pub also: Vec<Build>,
     /// Another target that already runs, as NAME=DSN,PID. May be given several times.
     #[arg(long = "targets", value_name = "NAME=DSN,PID")]
     pub targets: Vec<Given>,

@@ -35,6 +35,15 @@ impl Lineup {
                 clients: None,
             }));
         }
+        for build in args.also.iter().filter(|build| args.wants(&build.name)) {
+            starters.push(Box::new(Pgmux {
+                program: build.program.clone(),
+                name: build.name.clone(),
+                shards: args.first_shards(),
+                modes: Mode::ALL.into(),
+                clients: None,
+            }));
+        }
         if let Some(program) = args.spike.clone().filter(|_| args.wants(names::SPIKE)) {
             starters.push(Box::new(Spike { program }));
         }

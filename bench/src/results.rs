@@ -136,6 +136,14 @@ impl Results {
         )
     }
 
+    /// The least CPU of one target over the least of another. What disturbs a run only ever adds
+    /// to its CPU, so on a busy machine the best rounds are nearest to the truth.
+    pub fn best_cpu_ratio(&self, cell: Cell, ours: &str, theirs: &str) -> Option<f64> {
+        let ours = self.spread(Figure::CpuUs, ours, cell)?.min;
+        let theirs = self.spread(Figure::CpuUs, theirs, cell)?.min;
+        (theirs > 0.0).then(|| ours / theirs)
+    }
+
     /// Errors of a target, in one cell or in all.
     pub fn errors(&self, target: &str, cell: Option<Cell>) -> u64 {
         self.of(target)
@@ -272,5 +280,7 @@ pub(crate) mod tests {
         };
         let ratio = results.ratio(Figure::CpuUs, CELL, "a", "b").expect("pairs");
         assert_eq!((ratio.min, ratio.median, ratio.max), (0.5, 0.625, 0.75));
+        assert_eq!(results.best_cpu_ratio(CELL, "a", "b"), Some(0.5));
+        assert_eq!(results.best_cpu_ratio(CELL, "a", "c"), None);
     }
 }

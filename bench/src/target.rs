@@ -1,6 +1,7 @@
 //! What is measured: a name, a place to connect to, and a process to watch.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
@@ -80,6 +81,30 @@ impl Target {
     }
 }
 
+/// `NAME=PATH` of the command line.
+#[derive(Clone, Debug)]
+pub struct Build {
+    /// Name in the tables.
+    pub name: String,
+    /// The program.
+    pub program: PathBuf,
+}
+
+impl FromStr for Build {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (name, program) = text.split_once('=').context("a build is NAME=PATH")?;
+        if name.is_empty() || program.is_empty() {
+            bail!("a build is NAME=PATH");
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            program: program.into(),
+        })
+    }
+}
+
 /// `NAME=DSN,PID` of the command line.
 #[derive(Clone, Debug)]
 pub struct Given {
@@ -148,6 +173,18 @@ mod tests {
             "a b=,1",
         ] {
             assert!(text.parse::<Given>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_build_has_a_name_and_a_path() {
+        let build: Build = "old=/tmp/a=b".parse().expect("parses");
+        assert_eq!(
+            (build.name.as_str(), build.program),
+            ("old", PathBuf::from("/tmp/a=b"))
+        );
+        for text in ["old", "=x", "old="] {
+            assert!(text.parse::<Build>().is_err(), "{text}");
         }
     }
 
