@@ -244,15 +244,19 @@ impl Session {
 
     async fn finish(mut self: Box<Self>, end: End) {
         self.wait = None;
-        let departure = match end {
+        let departure = match &end {
             End::Goodbye | End::Saying(_) => Departure::Polite,
             End::Gone => Departure::Abrupt,
             End::Torn(_) => Departure::Lost,
         };
         self.part_with_server(departure);
-        if let End::Saying(words) | End::Torn(Some(words)) = end {
-            say_and_close(&self.socket, &words).await;
-        }
+        let words = match end {
+            End::Gone | End::Goodbye => return,
+            End::Saying(words) => words,
+            // What has been relayed still has to leave.
+            End::Torn(words) => words.unwrap_or_default(),
+        };
+        say_and_close(&self.socket, &words).await;
     }
 
     fn part_with_server(&mut self, departure: Departure) {

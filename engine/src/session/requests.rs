@@ -36,8 +36,10 @@ impl Session {
             };
             let before = chunk.len();
             let mut window = Window::new(chunk);
-            let progress = self.read_requests(cx, &mut window)?;
+            let progress = self.read_requests(cx, &mut window);
+            // What came before a Terminate is carried out all the same.
             self.send_passed(&mut window);
+            let progress = progress?;
             let rest = window.into_rest();
             let done = before - rest.len();
             self.socket.put_back(rest);
