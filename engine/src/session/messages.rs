@@ -5,15 +5,11 @@
 //! error, as it would without us.
 
 use super::body::Verdict;
-use super::refuse::error;
 use super::{End, Session};
-use crate::server::{
-    Definition, Note, Slot, Statement, UnnamedStatement, internal_name, is_internal,
-};
+use crate::server::{Note, Slot, is_internal};
 use protocol::encode::EncodeError;
-use protocol::error::SqlState;
 use protocol::frame::Head;
-use protocol::frontend::{Bind, BindHead, Close, Describe, Parse, ParseHead, Target};
+use protocol::frontend::{Close, Target};
 use protocol::ledger::{Kind, Whose};
 use protocol::tag::frontend_tag as tag;
 use router::effects::{Effect, Effects, scan_effects};
@@ -90,390 +86,12 @@ impl Session {
     }
 
     /// Notes what a text that is about to be sent may do.
-    fn suspect(&mut self, effects: Effects) {
+    pub(super) fn suspect(&mut self, effects: Effects) {
         if let Some(server) = &mut self.server
             && !effects.is_clean()
         {
             server.suspect = server.suspect.union(effects);
         }
-    }
-
-    fn parse(
-        &mut self,
-        body: &[u8],
-        whole: bool,
-        out: &mut Vec<u8>,
-    ) -> Result<Verdict, EncodeError> {
-        let Ok(ParseHead { name, rest }) = Parse::split(body) else {
-            self.push(Kind::Parse, None);
-            return Ok(Verdict::Relay);
-        };
-        match (name.is_empty(), whole) {
-            (true, _) => {
-                let effects = effects_of(rest, whole);
-                if !effects.is_clean() {
-                    self.note_changes(effects);
-                    self.note_custom(text_of(rest), effects);
-                    if let Some(known) = self.deallocated(effects, text_of(rest)) {
-                        return self.parse_deallocate(known, out);
-                    }
-                }
-                Ok(self.parse_unnamed(rest, whole, effects))
-            }
-            (false, true) => self.parse_named(name, rest, out),
-            (false, false) => self.fail(
-                Kind::Parse,
-                SqlState::OUT_OF_MEMORY,
-                TOO_MANY_STATEMENTS,
-                out,
-            ),
-        }
-    }
-
-    pub(super) fn parse_unnamed(&mut self, rest: &[u8], whole: bool, effects: Effects) -> Verdict {
-        self.suspect(effects);
-        let id = self.shard.fresh_id();
-        let certain = self
-            .server
-            .as_ref()
-            .is_none_or(|server| server.ledger.is_idle());
-        let kept = if whole { rest } else { &[] };
-        let statements = self.statements_mut();
-        let note = match &mut statements.unnamed {
-            // The usual case reuses the buffer of the statement before.
-            Some(known) if certain => {
-                known.rest.clear();
-                known.rest.extend_from_slice(kept);
-                (known.id, known.kept, known.effects) = (id, whole, effects);
-                None
-            }
-            slot => {
-                let fresh = UnnamedStatement {
-                    id,
-                    rest: kept.to_vec(),
-                    kept: whole,
-                    effects,
-                };
-                let before = slot.replace(fresh);
-                before.map(|before| {
-                    Note::Unnamed(Box::new(crate::server::Unnamed {
-                        before: Some(before),
-                    }))
-                })
-            }
-        };
-        if let Some(server) = &mut self.server {
-            server.unnamed = Slot::Of(id);
-        }
-        self.push(Kind::Parse, note);
-        Verdict::Relay
-    }
-
-    fn parse_named(
-        &mut self,
-        name: &[u8],
-        rest: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<Verdict, EncodeError> {
-        if let Some(known) = self.statements_mut().get(name).cloned() {
-            return self.parse_again(known, out);
-        }
-        if !self.statements_mut().has_room(name.len() + rest.len()) {
-            return self.fail(
-                Kind::Parse,
-                SqlState::OUT_OF_MEMORY,
-                TOO_MANY_STATEMENTS,
-                out,
-            );
-        }
-        let definition = self.define(rest);
-        self.suspect(definition.effects);
-        if !definition.effects.is_clean() {
-            self.note_custom(text_of(rest), definition.effects);
-        }
-        self.changes = true;
-        let statement = Rc::new(Statement {
-            name: name.into(),
-            definition,
-        });
-        self.make_room(out)?;
-        let Some(server) = &mut self.server else {
-            return Ok(Verdict::Drop);
-        };
-        // Always parsed afresh, even where the server has a copy: it may be
-        // older than a change of the tables, and then the client would get an
-        // error, or columns, that it would not get directly.
-        if let Some(number) = server.prepared.forget(statement.definition.id, None) {
-            Close {
-                kind: Target::Statement,
-                name: internal_name(number).as_bytes(),
-            }
-            .encode(out)?;
-            let note = Note::Drops {
-                definition: Rc::clone(&statement.definition),
-                number,
-            };
-            server.ledger.push(Kind::Close, Whose::Ours, Some(note));
-        }
-        let number = server.prepared.make(&statement.definition);
-        ParseHead {
-            name: internal_name(number).as_bytes(),
-            rest,
-        }
-        .encode(out)?;
-        server.ledger.push(
-            Kind::Parse,
-            Whose::Client,
-            Some(Note::Defines(Rc::clone(&statement))),
-        );
-        self.statements_mut().insert(statement);
-        Ok(Verdict::Replace)
-    }
-
-    /// The name is taken. The server says so itself when it is asked to parse
-    /// under the name of its copy.
-    fn parse_again(
-        &mut self,
-        known: Rc<Statement>,
-        out: &mut Vec<u8>,
-    ) -> Result<Verdict, EncodeError> {
-        let number = self.ensure_prepared(&known.definition, out)?;
-        let rest = &known.definition.rest;
-        ParseHead {
-            name: internal_name(number).as_bytes(),
-            rest,
-        }
-        .encode(out)?;
-        self.push(Kind::Parse, Some(Note::Uses(Rc::clone(&known))));
-        Ok(Verdict::Replace)
-    }
-
-    /// The definition shared by all who say the same under the settings that
-    /// change what a text means.
-    fn define(&self, rest: &[u8]) -> Rc<Definition> {
-        let mut key = Vec::with_capacity(rest.len() + 16);
-        for name in MEANING {
-            key.extend_from_slice(self.label.get(name).unwrap_or_default());
-            key.push(0);
-        }
-        key.extend_from_slice(rest);
-        self.shard.definition(&key, rest, || effects_of(rest, true))
-    }
-
-    /// Closes the copy that was not used for the longest time when the server
-    /// has as many as it may.
-    fn make_room(&mut self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        let limit = self.pool.group().pool.max_prepared_statements as usize;
-        let Some(server) = &mut self.server else {
-            return Ok(());
-        };
-        while let Some((definition, number)) = server.prepared.evict(limit) {
-            Close {
-                kind: Target::Statement,
-                name: internal_name(number).as_bytes(),
-            }
-            .encode(out)?;
-            server.ledger.push(
-                Kind::Close,
-                Whose::Ours,
-                Some(Note::Drops { definition, number }),
-            );
-        }
-        Ok(())
-    }
-
-    /// The number of the server's copy, which is made if there is none.
-    fn ensure_prepared(
-        &mut self,
-        definition: &Rc<Definition>,
-        out: &mut Vec<u8>,
-    ) -> Result<u64, EncodeError> {
-        let known = self
-            .server
-            .as_mut()
-            .and_then(|server| server.prepared.copy_of(definition));
-        if let Some(number) = known {
-            return Ok(number);
-        }
-        self.make_room(out)?;
-        let Some(server) = &mut self.server else {
-            return Ok(0);
-        };
-        let number = server.prepared.make(definition);
-        ParseHead {
-            name: internal_name(number).as_bytes(),
-            rest: &definition.rest,
-        }
-        .encode(out)?;
-        server.ledger.push(
-            Kind::Parse,
-            Whose::Behalf,
-            Some(Note::Prepares(Rc::clone(definition))),
-        );
-        Ok(number)
-    }
-
-    fn bind(&mut self, body: &[u8], head: Head, out: &mut Vec<u8>) -> Result<Verdict, EncodeError> {
-        let Ok(BindHead {
-            portal,
-            statement: name,
-            rest,
-        }) = Bind::split(body)
-        else {
-            self.push(Kind::Bind, None);
-            return Ok(Verdict::Relay);
-        };
-        if name.is_empty() {
-            let unnamed = self
-                .statements
-                .as_ref()
-                .and_then(|statements| statements.unnamed.as_ref());
-            if let Some(effects) = unnamed.map(|unnamed| unnamed.effects)
-                && !effects.is_clean()
-            {
-                self.note_custom_parameters(body, effects);
-            }
-            self.ensure_unnamed(out)?;
-            self.push(Kind::Bind, None);
-            return Ok(Verdict::Relay);
-        }
-        let known = self
-            .statements
-            .as_ref()
-            .and_then(|statements| statements.get(name).cloned());
-        let Some(known) = known else {
-            return self.unknown_statement(Kind::Bind, name, out);
-        };
-        let number = self.ensure_prepared(&known.definition, out)?;
-        self.suspect(known.definition.effects);
-        if !known.definition.effects.is_clean() {
-            self.note_changes(known.definition.effects);
-            self.note_custom_parameters(body, known.definition.effects);
-        }
-        let internal = internal_name(number);
-        // Only the header and the names are written anew; a body that is
-        // still coming follows as it comes.
-        let length = head.body_len as usize + internal.len() - name.len() + 4;
-        let Ok(length) = u32::try_from(length) else {
-            return Err(EncodeError::TooLong);
-        };
-        out.push(tag::BIND);
-        out.extend_from_slice(&length.to_be_bytes());
-        for part in [portal, internal.as_bytes()] {
-            out.extend_from_slice(part);
-            out.push(0);
-        }
-        out.extend_from_slice(rest);
-        self.push(Kind::Bind, Some(Note::Uses(known)));
-        Ok(Verdict::Replace)
-    }
-
-    fn describe(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<Verdict, EncodeError> {
-        let Ok(Describe {
-            kind: Target::Statement,
-            name,
-        }) = Describe::decode(body)
-        else {
-            self.push(Kind::DescribePortal, None);
-            return Ok(Verdict::Relay);
-        };
-        if name.is_empty() {
-            self.ensure_unnamed(out)?;
-            self.push(Kind::DescribeStatement, None);
-            return Ok(Verdict::Relay);
-        }
-        let known = self
-            .statements
-            .as_ref()
-            .and_then(|statements| statements.get(name).cloned());
-        let Some(known) = known else {
-            return self.unknown_statement(Kind::DescribeStatement, name, out);
-        };
-        let number = self.ensure_prepared(&known.definition, out)?;
-        Describe {
-            kind: Target::Statement,
-            name: internal_name(number).as_bytes(),
-        }
-        .encode(out)?;
-        self.push(Kind::DescribeStatement, Some(Note::Uses(known)));
-        Ok(Verdict::Replace)
-    }
-
-    /// Puts the client's unnamed statement into the server's unnamed slot; or
-    /// makes sure that nobody else's is there.
-    fn ensure_unnamed(&mut self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        let unnamed = self
-            .statements
-            .as_ref()
-            .and_then(|statements| statements.unnamed.as_ref());
-        let Some(server) = &mut self.server else {
-            return Ok(());
-        };
-        match unnamed {
-            Some(unnamed) if server.unnamed == Slot::Of(unnamed.id) => {}
-            Some(unnamed) if unnamed.kept => {
-                ParseHead {
-                    name: b"",
-                    rest: &unnamed.rest,
-                }
-                .encode(out)?;
-                server.ledger.push(Kind::Parse, Whose::Behalf, None);
-                server.unnamed = Slot::Of(unnamed.id);
-                if !unnamed.effects.is_clean() {
-                    server.suspect = server.suspect.union(unnamed.effects);
-                }
-            }
-            _ if server.unnamed == Slot::Empty => {}
-            _ => {
-                Close {
-                    kind: Target::Statement,
-                    name: b"",
-                }
-                .encode(out)?;
-                server.ledger.push(Kind::Close, Whose::Ours, None);
-                server.unnamed = Slot::Empty;
-            }
-        }
-        Ok(())
-    }
-
-    /// A name that this client has not given to a statement by the protocol.
-    /// It may be one that it gave by SQL (`PREPARE`), which the server knows.
-    fn unknown_statement(
-        &mut self,
-        kind: Kind,
-        name: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<Verdict, EncodeError> {
-        if is_internal(name) {
-            let text = format!(
-                "prepared statement \"{}\" does not exist",
-                String::from_utf8_lossy(name)
-            );
-            return self.fail(kind, SqlState::INVALID_SQL_STATEMENT_NAME, &text, out);
-        }
-        self.push(kind, None);
-        Ok(Verdict::Relay)
-    }
-
-    /// Fails a message of a batch: the server is sent one that must fail, so
-    /// that the error comes in its turn and ends what it must end, and its
-    /// words are replaced by ours.
-    fn fail(
-        &mut self,
-        kind: Kind,
-        code: SqlState,
-        text: &str,
-        out: &mut Vec<u8>,
-    ) -> Result<Verdict, EncodeError> {
-        Describe {
-            kind: Target::Statement,
-            name: internal_name(0).as_bytes(),
-        }
-        .encode(out)?;
-        self.push(kind, Some(Note::Fails(error(code, text).into())));
-        self.request = super::body::Body::Drop;
-        Ok(Verdict::Drop)
     }
 
     fn close(&mut self, body: &[u8]) -> Verdict {
@@ -555,7 +173,7 @@ impl Session {
     }
 
     /// A text that changes prepared statements by SQL.
-    fn note_changes(&mut self, effects: Effects) {
+    pub(super) fn note_changes(&mut self, effects: Effects) {
         self.barrier |= effects.intersects(CHANGES);
     }
 
@@ -571,7 +189,7 @@ impl Session {
     }
 
     /// Notes that the client's message goes to the server.
-    fn push(&mut self, kind: Kind, note: Option<Note>) {
+    pub(super) fn push(&mut self, kind: Kind, note: Option<Note>) {
         if let Some(server) = &mut self.server {
             server.ledger.push(kind, Whose::Client, note);
         }
@@ -589,18 +207,6 @@ fn names_statement(kind: Kind, body: &[u8]) -> bool {
         Kind::DescribeStatement => body.get(1).is_some_and(|&byte| byte != 0),
         Kind::Close => matches!(body, [b'S', name, ..] if *name != 0),
         _ => false,
-    }
-}
-
-/// The text in what follows the name in a `Parse`.
-fn text_of(rest: &[u8]) -> &[u8] {
-    rest.split(|&byte| byte == 0).next().unwrap_or_default()
-}
-
-fn effects_of(rest: &[u8], whole: bool) -> Effects {
-    match rest.iter().position(|&byte| byte == 0) {
-        Some(end) if whole => scan_effects(&rest[..end], Options::default()),
-        _ => Effects::of(&[Effect::Unknown]),
     }
 }
 
@@ -625,10 +231,6 @@ const CHANGES: Effects = Effects::of(&[
 ]);
 /// `Flush`.
 const FLUSH: &[u8] = b"H\0\0\0\x04";
-/// The settings that change what a text means.
-const MEANING: [&[u8]; 3] = [b"search_path", b"role", b"session_authorization"];
-const TOO_MANY_STATEMENTS: &str =
-    "the prepared statements of this session are larger than pgmux keeps (4 MiB)";
 /// `CloseComplete`.
 pub(super) const CLOSE_COMPLETE: &[u8] = b"3\0\0\0\x04";
 /// Functions of large objects (catalog/pg_proc.dat), which is what FunctionCall

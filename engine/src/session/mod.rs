@@ -12,7 +12,8 @@
 //! | file | what it does |
 //! |---|---|
 //! | `requests` | frames what the client sends, decides what is looked at |
-//! | `messages` | Query, Parse, Bind, Describe, Close, FunctionCall |
+//! | `messages` | Query, Close, FunctionCall, and who looks at the rest |
+//! | `prepare` | Parse, Bind, Describe: the statements' copies on servers |
 //! | `statements` | the client's prepared statements, and what an error takes back |
 //! | `deallocate` | `DEALLOCATE` by SQL text of such a statement |
 //! | `custom` | the names of custom settings in texts and parameters |
@@ -25,6 +26,7 @@ mod custom;
 mod deallocate;
 mod lease;
 mod messages;
+mod prepare;
 mod refuse;
 mod replies;
 mod requests;
