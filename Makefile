@@ -7,7 +7,7 @@ export PGMUX_TEST_PYTHON := $(abspath $(TARGET))/drivers/venv/bin/python
 ARGS ?=
 FUZZ_SECONDS ?= 30
 
-.PHONY: help demo test check bench fuzz-smoke install
+.PHONY: help demo test check format lint docs bench fuzz-smoke install
 
 help:
 	@echo 'make demo        try pgmux in front of a throwaway PostgreSQL (ARGS="--seconds 10")'
@@ -30,10 +30,17 @@ test: install
 	$(CARGO) build --locked -p engine --bin pgmux
 	$(CARGO) test --locked --workspace --no-fail-fast $(ARGS)
 
-check:
-	@.ci/install build
+check: format lint docs
+
+format:
 	$(CARGO) fmt --all --check
+
+lint:
+	@.ci/install build
 	$(CARGO) lint
+
+docs:
+	@.ci/install build
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps --document-private-items
 
 bench:
