@@ -3,7 +3,7 @@
 use crate::client::Credentials;
 use crate::config::{Config, ListenAddr, Pin};
 use crate::net;
-use crate::shard::{Mail, Postbox, ShardSeed, run};
+use crate::shard::{Mail, Postbox, Reports, ShardSeed, run};
 use ::pool::Budget;
 use admin::stats::ShardStats;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
@@ -129,6 +129,7 @@ struct Running {
 impl Running {
     fn start(config: Arc<Config>, shards: usize, listeners: Listeners) -> Result<Self, StartError> {
         let credentials = Arc::new(Credentials::new(&config));
+        let reports = Arc::new(Reports::default());
         let budgets: Vec<_> = config
             .groups
             .iter()
@@ -144,6 +145,7 @@ impl Running {
                 id,
                 config: Arc::clone(&config),
                 credentials: Arc::clone(&credentials),
+                reports: Arc::clone(&reports),
                 budgets: budgets.clone(),
                 listeners,
                 hello: hello.clone(),

@@ -46,9 +46,7 @@ impl Label {
         self.report.borrow().clone()
     }
 
-    /// What a server reports has changed from outside: the next client learns
-    /// it anew.
-    pub fn forget_report(&self) {
+    fn forget_report(&self) {
         *self.report.borrow_mut() = None;
     }
 
@@ -69,6 +67,14 @@ impl Labels {
     /// The label without entries.
     pub fn empty(&self) -> Rc<Label> {
         Rc::clone(&self.empty)
+    }
+
+    /// What servers report has changed from outside: it is learnt anew.
+    pub fn forget_reports(&self) {
+        self.empty.forget_report();
+        for label in self.known.borrow().values().filter_map(Weak::upgrade) {
+            label.forget_report();
+        }
     }
 
     /// The one label with these entries. A later entry of a name replaces an

@@ -58,7 +58,7 @@ enum Asked {
 struct Wish {
     user: Vec<u8>,
     database: Option<Vec<u8>>,
-    settings: Vec<(Box<[u8]>, Box<[u8]>)>,
+    settings: settings::Entries,
     /// To be sent before anything else, if not empty.
     negotiation: Vec<u8>,
 }
@@ -90,7 +90,14 @@ pub(super) async fn log_in(shard: &Rc<Shard>, socket: &Socket) -> Result<Greeted
     let label = pool.labels.intern(wish.settings);
     let report = match label.report() {
         Some(report) => report,
-        None => learn_report(&pool, &label).await?,
+        None => match shard.reports.find(group, &label) {
+            Some(report) => {
+                let report: Rc<[u8]> = report.into();
+                label.set_report(Rc::clone(&report));
+                report
+            }
+            None => learn_report(shard, group, &label).await?,
+        },
     };
     let secret = u32::from_ne_bytes(random::array());
     let (slot, control) = shard.clients.enter(secret);
@@ -213,7 +220,8 @@ fn negotiation(startup: &Startup<'_>) -> Result<Vec<u8>, Refused> {
 
 /// What a server with this label reports. It takes a server once; later
 /// clients with the same label are told the same.
-async fn learn_report(pool: &Rc<ShardPool>, label: &Rc<Label>) -> Result<Rc<[u8]>, Refused> {
+async fn learn_report(shard: &Shard, group: usize, label: &Rc<Label>) -> Result<Rc<[u8]>, Refused> {
+    let pool = shard.pool(group);
     let server = lease(pool).await?;
     let mut held = Held {
         pool,
@@ -243,6 +251,7 @@ async fn learn_report(pool: &Rc<ShardPool>, label: &Rc<Label>) -> Result<Rc<[u8]
     server.label = Rc::clone(label);
     let mut out = Vec::new();
     server.parameters.encode(&mut out).map_err(unwritable)?;
+    shard.reports.remember(group, label, &out);
     let report: Rc<[u8]> = out.into();
     label.set_report(Rc::clone(&report));
     Ok(report)

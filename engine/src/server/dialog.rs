@@ -155,10 +155,8 @@ impl Server {
                 undone.into_iter().for_each(|entry| self.undo(entry.note));
             }
             Reply::Unsolicited => return Err(Broken::Closed),
-            Reply::Part(Whose::Ours) if message.tag == b'D' => {
-                if answer.rows.len() < OWN_ROWS {
-                    answer.rows.push(columns(&message.body).ok_or(unexpected)?);
-                }
+            Reply::Part(Whose::Ours) if message.tag == b'D' && answer.rows.len() < OWN_ROWS => {
+                answer.rows.push(columns(&message.body).ok_or(unexpected)?);
             }
             _ if message.tag == b'C' => answer
                 .tags

@@ -122,7 +122,6 @@ impl Server {
                 return false;
             }
             if head.tag == b'S' {
-                self.label.forget_report();
                 self.parameters
                     .read(&chunk[head.consumed..head.consumed + length]);
             }

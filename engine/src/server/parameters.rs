@@ -1,35 +1,47 @@
 //! The settings that a server reports by itself.
 
+use crate::settings::Entries;
 use protocol::backend::ParameterStatus;
 use protocol::encode::EncodeError;
 
 /// Names and values as last reported, in the order of their first report.
 #[derive(Debug, Default)]
-pub struct Parameters(Vec<(Box<[u8]>, Box<[u8]>)>);
+pub struct Parameters {
+    values: Entries,
+    changed: bool,
+}
 
 impl Parameters {
     /// Reads the body of a `ParameterStatus`; one that does not parse is
     /// dropped, as libpq would drop the value.
     pub fn read(&mut self, body: &[u8]) {
         if let Ok(ParameterStatus { name, value }) = ParameterStatus::decode(body) {
-            match self.0.iter().position(|(known, _)| **known == *name) {
-                Some(at) => self.0[at].1 = value.into(),
-                None if self.0.len() < REPORTED_MAX => self.0.push((name.into(), value.into())),
+            self.changed = true;
+            match self.values.iter().position(|(known, _)| **known == *name) {
+                Some(at) => self.values[at].1 = value.into(),
+                None if self.values.len() < REPORTED_MAX => {
+                    self.values.push((name.into(), value.into()))
+                }
                 None => {}
             }
         }
     }
 
+    /// Whether something was reported since this was last asked.
+    pub fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
     /// All of them as messages.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        self.0
+        self.values
             .iter()
             .try_for_each(|(name, value)| ParameterStatus { name, value }.encode(out))
     }
 
     /// The last value of one.
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
-        self.0
+        self.values
             .iter()
             .find(|(known, _)| **known == *name)
             .map(|(_, value)| &**value)

@@ -23,7 +23,7 @@ pub(super) struct Collected {
 }
 
 impl Collected {
-    pub(super) fn new(head: Head, need: usize) -> Body {
+    pub(super) fn body(head: Head, need: usize) -> Body {
         // Grows with what comes, never with what a header claims.
         Body::Collect(Box::new(Self {
             head,

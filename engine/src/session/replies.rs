@@ -104,7 +104,7 @@ impl Session {
             let rest = window.rest();
             if head.carried > 0 || rest.len() < head.consumed + need {
                 self.swallow(window, head.consumed);
-                self.reply = Collected::new(head, need);
+                self.reply = Collected::body(head, need);
                 return if need == 0 {
                     self.finish_reply(server)
                 } else {
@@ -175,7 +175,7 @@ impl Session {
                 self.reply = Body::Drop;
             }
         }
-        self.after_inspection(server, window, head)
+        Ok(())
     }
 
     fn on_reply_body(
@@ -223,21 +223,6 @@ impl Session {
             Ok(Fate::Replace(bytes)) => self.socket.write(&bytes),
             Err(violated) => return Err(self.violated(violated)),
         }
-        let mut nothing = Window::new(crate::ring::Chunk::heap(Vec::new()));
-        self.after_inspection(server, &mut nothing, collected.head)
-    }
-
-    fn after_inspection(
-        &mut self,
-        server: &Server,
-        window: &mut Window,
-        head: Head,
-    ) -> Result<(), End> {
-        let open = server.status != TransactionStatus::Idle;
-        if head.tag == tag::READY_FOR_QUERY && open && self.pool.mode() == PoolMode::Statement {
-            window.forward(&self.socket);
-            return Err(self.forbid_transaction());
-        }
         Ok(())
     }
 
@@ -254,6 +239,10 @@ impl Session {
                     return Err(Violated::Server);
                 };
                 server.status = status;
+                let open = status != TransactionStatus::Idle && entry.whose == Whose::Client;
+                if open && self.pool.mode() == PoolMode::Statement {
+                    return Err(Violated::Forbidden);
+                }
                 Ok(Fate::of(entry.whose))
             }
             tag::PARAMETER_STATUS => {
@@ -380,15 +369,17 @@ impl Session {
     }
 
     fn violated(&self, violated: Violated) -> End {
-        bump(&self.shard.counters.violations);
-        tracing::error!(database = %self.pool.group().name, "a server broke the protocol; its client is disconnected");
-        End::Torn(Some(match violated {
-            Violated::Server => fatal(
-                SqlState::CONNECTION_FAILURE,
-                "the server broke the protocol; the connection is closed",
-            ),
+        let words = match violated {
+            Violated::Forbidden => return self.forbid_transaction(),
             Violated::Ours(words) => words,
-        }))
+            Violated::Server => {
+                bump(&self.shard.counters.violations);
+                tracing::error!(database = %self.pool.group().name, "a server broke the protocol; its client is disconnected");
+                let text = "the server broke the protocol; the connection is closed";
+                fatal(SqlState::CONNECTION_FAILURE, text)
+            }
+        };
+        End::Torn(Some(words))
     }
 
     /// The server is gone while it was ours. If it has said why, that has
@@ -437,4 +428,6 @@ enum Violated {
     /// The server refused something of ours on which the client's request
     /// was built.
     Ours(Vec<u8>),
+    /// A transaction stays open in statement mode.
+    Forbidden,
 }

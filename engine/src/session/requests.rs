@@ -242,7 +242,7 @@ impl Session {
         let rest = window.rest();
         if head.carried > 0 || rest.len() < head.consumed + need {
             self.skip(window, head.consumed);
-            self.request = Collected::new(head, need);
+            self.request = Collected::body(head, need);
             return if need == 0 {
                 self.finish_collected(cx)
             } else {

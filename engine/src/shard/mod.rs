@@ -8,12 +8,14 @@ mod listen;
 mod mailbox;
 mod offload;
 mod pool;
+mod reports;
 mod run;
 
 pub use clients::{Clients, Control};
 pub use counters::{Counters, bump};
 pub use mailbox::{Mail, Mailbox, Postbox};
 pub use pool::{Acquired, Refusal, ShardPool, WaitFor};
+pub use reports::Reports;
 pub use run::{ShardSeed, run};
 
 use crate::client::Credentials;
@@ -50,6 +52,8 @@ pub struct Shard {
     pub drain: Signal,
     /// What is known of the users' passwords.
     pub credentials: Arc<Credentials>,
+    /// What servers report at login, for all shards.
+    pub reports: Arc<Reports>,
     /// Given when the last client has left a draining shard.
     finished: Signal,
     pools: OnceCell<Vec<Rc<ShardPool>>>,

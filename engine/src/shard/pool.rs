@@ -178,14 +178,16 @@ impl ShardPool {
         self.decide.borrow_mut().discard(server.slot);
     }
 
-    fn place(self: &Rc<Self>, server: Box<Server>, placed: Placed<u32>) {
+    fn place(self: &Rc<Self>, mut server: Box<Server>, placed: Placed<u32>) {
         match placed {
             Placed::Idle if server.socket.ended() => self.discard(server),
             Placed::Idle => {
                 server.socket.set_idle(true);
+                // What a client changed is no news from outside.
+                server.parameters.take_changed();
                 let slot = server.slot as usize;
                 self.servers.borrow_mut()[slot] = Some(server);
-                if self.janitor.sleeps_until.get().is_none() {
+                if self.oversleeps() {
                     self.call_janitor();
                 }
             }
@@ -307,6 +309,21 @@ impl ShardPool {
         (decide.open(), decide.idle(), decide.waiting())
     }
 
+    /// Whether the janitor sleeps past the end of a server that is idle from
+    /// now on.
+    fn oversleeps(&self) -> bool {
+        let timeout = self
+            .group()
+            .pool
+            .idle_timeout
+            .filter(|timeout| !timeout.is_zero());
+        match (self.janitor.sleeps_until.get(), timeout) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(until), Some(timeout)) => until > self.shard.ring.now() + timeout,
+        }
+    }
+
     fn call_janitor(&self) {
         self.janitor.called.set(true);
         if let Some(waker) = &*self.janitor.waker.borrow() {
@@ -343,13 +360,18 @@ impl ShardPool {
     /// Idle servers have news: removes those that are gone.
     pub fn sweep_dead(self: &Rc<Self>) {
         let mut dead = Vec::new();
+        let mut changed = false;
         for (slot, server) in self.servers.borrow_mut().iter_mut() {
-            if let Some(server) = server
-                && (server.socket.has_bytes() || server.socket.ended())
-                && !server.check_idle()
-            {
-                dead.push(id(slot));
+            if let Some(server) = server {
+                if !server.check_idle() {
+                    dead.push(id(slot));
+                }
+                changed |= server.parameters.take_changed();
             }
+        }
+        if changed {
+            self.labels.forget_reports();
+            self.shard.reports.forget(self.index);
         }
         for slot in dead {
             let server = self.servers.borrow_mut()[slot as usize].take();

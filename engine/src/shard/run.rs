@@ -1,6 +1,8 @@
 //! A shard's life, from its thread's start to its end.
 
-use super::{Clients, Counters, Mail, Mailbox, Offload, Postbox, Shard, ShardPool, listen};
+use super::{
+    Clients, Counters, Mail, Mailbox, Offload, Postbox, Reports, Shard, ShardPool, listen,
+};
 use crate::client::Credentials;
 use crate::config::Config;
 use crate::ring::{Ring, Sizes, drive, task};
@@ -22,6 +24,8 @@ pub struct ShardSeed {
     pub config: Arc<Config>,
     /// What is known of the users' passwords.
     pub credentials: Arc<Credentials>,
+    /// What servers report at login.
+    pub reports: Arc<Reports>,
     /// For each group, the servers that all shards together may have.
     pub budgets: Vec<Arc<Budget>>,
     /// Its listening sockets.
@@ -51,6 +55,7 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         ring: ring.clone(),
         config: seed.config,
         credentials: seed.credentials,
+        reports: seed.reports,
         clients: Clients::default(),
         counters: Counters::default(),
         cancels: Cell::new(0),

@@ -14,15 +14,16 @@
 //!
 //! | sent | owed, in order |
 //! |---|---|
-//! | `Query` | any of T D C I G H W d c E; ends with Z |
+//! | `Query` | any of T D C I G H d c E; ends with Z |
 //! | `FunctionCall` | V or E; then Z |
 //! | `Parse`, `Bind`, `Close` | 1, 2, 3; or E |
 //! | `Describe` statement | t, then T or n; or E |
 //! | `Describe` portal | T or n; or E |
-//! | `Execute` | D*, then C, I or s; G or H or W come before; or E |
+//! | `Execute` | D*, then C, I or s; G or H come before; or E |
 //! | `Sync` | Z; nothing while the server is in COPY mode |
 //! | `CopyDone`, `CopyFail` | nothing; they end COPY mode |
 //!
+//! W belongs to replication, which never comes this way, so it answers nothing.
 //! N, A and S may come at any time and are not counted.
 //!
 //! `Note` is what the owner wants back with a reply: how to undo a statement's

@@ -50,7 +50,7 @@ impl<Note> Ledger<Note> {
         });
         match (kind, tag) {
             (Kind::Query | Kind::FunctionCall | Kind::Sync, b'Z') => Ok(self.ready()),
-            (Kind::Query, b'T' | b'D' | b'C' | b'I' | b'd' | b'c' | b'H' | b'W') => {
+            (Kind::Query, b'T' | b'D' | b'C' | b'I' | b'd' | b'c' | b'H') => {
                 if tag == b'C' {
                     self.copy_over();
                 }
@@ -60,7 +60,7 @@ impl<Note> Ledger<Note> {
                 self.copy_in();
                 Ok(Reply::Part(whose))
             }
-            (Kind::Execute, b'D' | b'd' | b'c' | b'H' | b'W') => Ok(Reply::Part(whose)),
+            (Kind::Execute, b'D' | b'd' | b'c' | b'H') => Ok(Reply::Part(whose)),
             (Kind::Execute, b'C' | b'I' | b's') => {
                 self.copy_over();
                 self.done(violation)

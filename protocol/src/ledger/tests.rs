@@ -72,6 +72,8 @@ fn a_reply_that_answers_nothing_asked_is_a_violation() {
         (&[FunctionCall], b'D'),
         (&[Query], b'1'),
         (&[Query], b'K'),
+        (&[Query], b'W'),
+        (&[Execute], b'W'),
         (&[Query], b'R'),
     ];
     for (kinds, tag) in table {

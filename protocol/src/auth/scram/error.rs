@@ -65,6 +65,7 @@ impl SaslError {
         match self {
             Self::Proof => SqlState::INVALID_PASSWORD,
             Self::ChannelBinding | Self::Downgrade => SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+            Self::AuthorizationIdentity | Self::Extension => SqlState::FEATURE_NOT_SUPPORTED,
             _ => SqlState::PROTOCOL_VIOLATION,
         }
     }
@@ -88,6 +89,10 @@ mod tests {
         assert_eq!(
             SaslError::Malformed.sqlstate(),
             SqlState::PROTOCOL_VIOLATION
+        );
+        assert_eq!(
+            SaslError::AuthorizationIdentity.sqlstate(),
+            SqlState::FEATURE_NOT_SUPPORTED
         );
         assert_eq!(SaslError::TooLong.to_string(), "SASL message is too long");
     }
