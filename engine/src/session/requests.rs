@@ -58,7 +58,9 @@ impl Session {
     }
 
     /// Back-pressure: what a client sends is not read while its server, its
-    /// own output or the ledger is full.
+    /// own output or the ledger is full. Nor while a cancel request is on its
+    /// way, which PostgreSQL delivers by two signals: the second must not hit
+    /// the client's next query.
     fn may_read(&self) -> bool {
         if self.wait.is_some()
             || self.settling.is_some()
@@ -68,7 +70,11 @@ impl Session {
             return false;
         }
         match &self.server {
-            Some(server) => server.ledger.len() < LEDGER_ENTRIES && !server.socket.is_full(),
+            Some(server) => {
+                server.cancels.get() == 0
+                    && server.ledger.len() < LEDGER_ENTRIES
+                    && !server.socket.is_full()
+            }
             None => true,
         }
     }
