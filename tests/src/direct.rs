@@ -90,6 +90,28 @@ impl Direct {
         rows.iter().map(|row| row.get(0)).collect()
     }
 
+    /// What all servers in this database do, to be read by a person.
+    fn activity(&mut self) -> Vec<String> {
+        let sql = format!(
+            "select (pid, state, wait_event, query)::text from pg_stat_activity where {OTHERS}"
+        );
+        let rows = self
+            .client
+            .query(&sql, &[&self.database])
+            .expect("pg_stat_activity");
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// Waits until a server in this database runs `pg_sleep`: the request has arrived.
+    pub fn expect_sleeper(&mut self) {
+        let sql = "select count(*) from pg_stat_activity \
+                   where datname = current_database() and wait_event = 'PgSleep'";
+        let asleep = eventually(PATIENCE, || (self.number(sql) > 0).then_some(()));
+        if asleep.is_none() {
+            panic!("nobody sleeps: {:#?}", self.activity());
+        }
+    }
+
     /// Waits until every server in this database is idle, without a transaction and without locks.
     pub fn expect_idle(&mut self) {
         let mut busy = Vec::new();

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use tests::cluster::Cluster;
 use tests::direct::Direct;
 use tests::pgmux::{Config, Pgmux};
-use tests::process::{PATIENCE, eventually};
 use tests::wire::{Conn, frontend};
 use tests::{canary, on_shards};
 
@@ -40,13 +39,6 @@ impl Stand {
     fn check(&mut self) {
         canary::check(&self.pgmux.endpoint(), &self.pgmux.login());
         self.direct.expect_idle();
-    }
-
-    fn wait_for_sleep(&mut self) {
-        let sql = "select count(*) from pg_stat_activity where datname = current_database() \
-                   and wait_event = 'PgSleep'";
-        let asleep = eventually(PATIENCE, || (self.direct.number(sql) > 0).then_some(()));
-        assert!(asleep.is_some(), "nobody sleeps");
     }
 }
 
@@ -193,7 +185,7 @@ fn cancel_ends_the_own_query_from_any_shard(shards: usize) {
     // Eight rounds: the cancel connections hash to different shards.
     for _ in 0..8 {
         client.send(&frontend::query("select pg_sleep(60)"));
-        stand.wait_for_sleep();
+        stand.direct.expect_sleeper();
         cancel(&stand.pgmux, client.key.as_ref().expect("a key"));
         let replies = client.replies();
         assert_eq!(replies[0].tag, b'T');
@@ -208,7 +200,7 @@ fn cancel_with_a_foreign_key_does_nothing(shards: usize) {
     let mut stand = stand(shards, 2);
     let mut client = stand.pgmux.client();
     client.send(&frontend::query("select pg_sleep(0.5), 'done'"));
-    stand.wait_for_sleep();
+    stand.direct.expect_sleeper();
     let (pid, key) = client.key.clone().expect("a key");
     for bit in 0..8 {
         let mut wrong = key.clone();
@@ -265,7 +257,7 @@ fn cancel_works_while_others_wait_for_a_server(shards: usize) {
     let mut client = stand.pgmux.client();
     let mut waiter = stand.pgmux.client();
     client.send(&frontend::query("select pg_sleep(60)"));
-    stand.wait_for_sleep();
+    stand.direct.expect_sleeper();
     waiter.send(&frontend::query("select 1"));
     cancel(&stand.pgmux, client.key.as_ref().expect("a key"));
     assert_eq!(client.replies()[1].sqlstate(), "57014");

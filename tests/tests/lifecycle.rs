@@ -93,11 +93,12 @@ fn open_transactions_may_end_before_the_exit(shards: usize) {
 }
 
 fn running_query_delivers_its_rows_before_the_exit(shards: usize) {
-    let (mut pgmux, _direct) = start(shards, "20s");
+    let (mut pgmux, mut direct) = start(shards, "20s");
     let mut client = pgmux.client();
-    client.send(&frontend::query("select pg_sleep(0.4), 'done'"));
-    client.conn.recv().expect("a row description");
+    client.send(&frontend::query("select pg_sleep(0.8), 'done'"));
+    direct.expect_sleeper();
     pgmux.signal(Signal::TERM);
+    client.conn.recv().expect("a row description");
     let row = client.conn.recv().expect("the row").row();
     assert_eq!(row[1].as_deref(), Some("done"));
     client.replies();
@@ -143,7 +144,7 @@ fn shutdown_timeout_ends_who_does_not_finish(shards: usize) {
     let mut running = pgmux.client();
     inside.query("begin");
     running.send(&frontend::query("select pg_sleep(60)"));
-    running.conn.recv().expect("a row description");
+    direct.expect_sleeper();
     let started = Instant::now();
     pgmux.signal(Signal::TERM);
     expect_goodbye(&mut inside);

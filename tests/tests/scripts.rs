@@ -88,9 +88,11 @@ fn scripts_cut_in_two() {
 /// A pgmux, and the stages by the number of servers that their scripts need.
 type House = (Pgmux, Vec<(usize, Stage)>);
 
+type Builder = Box<dyn Fn(&[usize]) -> House>;
+
 /// All scripts, and how to open a pgmux for them.
 struct Theatre {
-    build: Box<dyn Fn(&[usize]) -> House>,
+    build: Builder,
     scripts: Vec<Script>,
 }
 
