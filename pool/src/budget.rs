@@ -187,11 +187,12 @@ impl Budget {
     #[must_use]
     pub(crate) fn pass_on(&self, me: usize, own: Option<Instant>) -> Option<usize> {
         loop {
-            if !self.is_calm() && self.excess() == 0 {
-                if let Some(shard) = self.promise(me, own, Duration::ZERO) {
-                    self.grant(shard);
-                    return Some(shard);
-                }
+            if !self.is_calm()
+                && self.excess() == 0
+                && let Some(shard) = self.promise(me, own, Duration::ZERO)
+            {
+                self.grant(shard);
+                return Some(shard);
             }
             self.give_back();
             // A shard that became hungry between the look and the give-back may have missed the permit.

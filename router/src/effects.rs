@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use crate::plain;
 use crate::scan::Options;
 use crate::statement::statements;
 
@@ -241,5 +242,14 @@ const _: () = assert!(Effect::ALL.len() <= 64, "a bit for each effect");
 
 /// All that the statements of `text` do.
 pub fn scan_effects(text: &[u8], options: Options) -> Effects {
+    match plain::effects(text) {
+        Some(effects) => effects,
+        None => scan_statements(text, options),
+    }
+}
+
+// A function of its own, so that plain texts do not pay for its many registers.
+#[inline(never)]
+fn scan_statements(text: &[u8], options: Options) -> Effects {
     statements(text, options).effects()
 }

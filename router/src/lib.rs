@@ -17,6 +17,7 @@
 
 pub mod effects;
 mod ident;
+mod plain;
 pub mod scan;
 pub mod statement;
 mod word;

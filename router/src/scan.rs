@@ -174,10 +174,10 @@ impl<'a> Scanner<'a> {
     fn token(&mut self, start: usize, first: u8) -> (TokenKind, usize) {
         let class = CLASSES[usize::from(first)];
         if class & WORD_START != 0 {
-            if class & PREFIX != 0 {
-                if let Some(found) = self.prefixed(start, first) {
-                    return found;
-                }
+            if class & PREFIX != 0
+                && let Some(found) = self.prefixed(start, first)
+            {
+                return found;
             }
             return (TokenKind::Word, self.skip_class(start + 1, WORD));
         }

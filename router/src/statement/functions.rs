@@ -176,6 +176,7 @@ pub(super) const TEMP_SCHEMA: &[u8] = b"pg_temp";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plain;
 
     #[test]
     fn every_function_passes_the_first_filter() {
@@ -184,6 +185,26 @@ mod tests {
                 may_be_named(name[0], name.len())
                     && may_be_named(name[0].to_ascii_uppercase(), name.len())
             );
+        }
+    }
+
+    #[test]
+    fn every_name_of_the_tables_makes_a_text_one_that_is_not_plain() {
+        let functions = FUNCTIONS.iter().map(|(name, _)| *name);
+        for name in functions.chain([SETTINGS_VIEW, TEMP_SCHEMA]) {
+            let name = String::from_utf8_lossy(name);
+            let written = [
+                name.to_string(),
+                name.to_uppercase(),
+                format!("a.{name}"),
+                format!("1{name}"),
+                format!("\"{name}\""),
+                format!("\"\"\"{name}\""),
+            ];
+            for name in written {
+                let text = format!("update t set a = {name} (b)");
+                assert_eq!(plain::effects(text.as_bytes()), None, "{text}");
+            }
         }
     }
 }
