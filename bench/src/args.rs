@@ -70,7 +70,7 @@ pub struct Args {
     /// Clients of the idle section.
     #[arg(long, default_value_t = 10_000)]
     pub idle_clients: u32,
-    /// One short round, extended and prepared at 64 clients only, 2,000 idle clients, no instruction counts.
+    /// One short round, extended and prepared at 64 clients only, 2,000 idle clients by trust, no instruction counts.
     #[arg(long)]
     pub quick: bool,
     /// Where the report goes.
