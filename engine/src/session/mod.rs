@@ -168,7 +168,8 @@ impl Session {
     /// sent meanwhile finds everything settled. One pass is enough: nothing
     /// that `requests` does brings replies before the next turn.
     fn advance(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
-        if self.wait.is_some() {
+        let waited = self.wait.is_some();
+        if waited {
             self.take_grant(cx)?;
         }
         if self.settling.is_some() {
@@ -176,9 +177,15 @@ impl Session {
         }
         if self.server.is_some() {
             self.replies(cx)?;
-            self.release_if_free(cx);
+            // One that was granted just now is for the request that waits.
+            if !waited {
+                self.release_if_free(cx);
+            }
         }
         self.requests(cx)?;
+        if waited {
+            self.release_if_free(cx);
+        }
         self.obey(cx)?;
         self.notice_the_end()
     }
