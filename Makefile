@@ -52,5 +52,5 @@ fuzz-smoke:
 	@.ci/install build fuzz
 	@set -e; for target in $$($(CARGO) fuzz list --fuzz-dir protocol/fuzz); do \
 		echo "== $$target"; \
-		$(CARGO) +nightly fuzz run --fuzz-dir protocol/fuzz $$target -- -max_total_time=$(FUZZ_SECONDS); \
+		RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run --fuzz-dir protocol/fuzz $$target -- -max_total_time=$(FUZZ_SECONDS); \
 	done

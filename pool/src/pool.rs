@@ -9,7 +9,7 @@ use crate::servers::{ServerKey, Servers, State};
 use crate::waiters::{Ticket, Waiters};
 use crate::{Budget, Settings};
 
-/// One shard's pool. `K` names a server, `W` a waiting client; both are the engine's. See the [crate](crate) for the
+/// One shard's pool. `K` names a server, `W` a waiting client; both are the engine's. See the crate's text for the
 /// order of calls.
 ///
 /// Invariants, checked by [`Pool::check_invariants`]:
