@@ -57,6 +57,8 @@ pub struct Outcome {
     pub starved: u32,
     /// Transactions that failed, plus everything that pgbench complained about.
     pub errors: u64,
+    /// pgbench had to be ended: some answer never came.
+    pub hung: bool,
     /// The first complaint.
     pub complaint: Option<String>,
 }
@@ -247,6 +249,7 @@ impl Watch {
     fn outcome(&self) -> Outcome {
         Outcome {
             errors: self.errors,
+            hung: self.hung,
             complaint: self.complaint.clone(),
             ..Outcome::default()
         }

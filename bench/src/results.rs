@@ -152,6 +152,11 @@ impl Results {
             .sum()
     }
 
+    /// Whether a run against this target had to be ended.
+    pub fn hangs(&self, target: &str) -> bool {
+        self.of(target).any(|sample| sample.outcome.hung)
+    }
+
     /// Clients that starved in the worst round of a cell.
     pub fn starved(&self, target: &str, cell: Cell) -> u32 {
         let here = self.of(target).filter(|sample| sample.cell == cell);
@@ -263,6 +268,7 @@ pub(crate) mod tests {
             cut_short: false,
         };
         assert_eq!(results.errors("p", None), 1);
+        assert!(!results.hangs("p"), "an error is not a hang");
         assert_eq!(results.errors("q", None), 0);
         assert!(results.spread(Figure::Tps, "p", CELL).is_none());
     }
