@@ -112,6 +112,8 @@ impl Labels {
 /// `set_config` with bound parameters: no text is built from a value, lists
 /// and quotes arrive as they are, and a NULL value is `RESET`. The role goes
 /// back first and comes last, so that everything is set as the pool's user.
+/// Before all else the encoding: the other values are bytes in the encoding
+/// of the client that they come from.
 pub fn change(
     from: &Label,
     to: &Label,
@@ -137,18 +139,21 @@ pub fn change(
         ledger.push(Kind::Execute, Whose::Ours, None);
         Ok(())
     };
+    if from.get(ENCODING) != to.get(ENCODING) {
+        set(ENCODING, to.get(ENCODING))?;
+    }
     for name in IDENTITY {
         if from.get(name).is_some() && from.get(name) != to.get(name) {
             set(name, None)?;
         }
     }
-    for (name, _) in from.entries.iter().filter(|(name, _)| !is_identity(name)) {
+    for (name, _) in from.entries.iter().filter(|(name, _)| !is_special(name)) {
         if to.get(name).is_none() {
             set(name, None)?;
         }
     }
     let differing = |name: &[u8], value: &[u8]| from.get(name) != Some(value);
-    for (name, value) in to.entries.iter().filter(|(name, _)| !is_identity(name)) {
+    for (name, value) in to.entries.iter().filter(|(name, _)| !is_special(name)) {
         if differing(name, value) {
             set(name, Some(value))?;
         }
@@ -176,13 +181,84 @@ fn encode_bind(name: &[u8], value: Option<&[u8]>, out: &mut Vec<u8>) -> Result<(
     .encode(out)
 }
 
-fn is_identity(name: &[u8]) -> bool {
-    IDENTITY.contains(&name)
+fn is_special(name: &[u8]) -> bool {
+    IDENTITY.contains(&name) || name == ENCODING
 }
 
+const ENCODING: &[u8] = b"client_encoding";
 /// In the order in which they go back.
 const IDENTITY: [&[u8]; 2] = [b"role", b"session_authorization"];
 /// `TEXTOID` of PostgreSQL's catalog/pg_type.dat.
 const TEXT_OID: u32 = 25;
 /// Labels known before unused ones are looked for.
 const SWEEP: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label(labels: &Labels, entries: &[(&str, &str)]) -> Rc<Label> {
+        let entries = entries.iter();
+        labels
+            .intern(entries.map(|(name, value)| (name.as_bytes().into(), value.as_bytes().into())))
+    }
+
+    /// The settings in the order in which they are set; `-` in front of those
+    /// that are reset.
+    fn changed(from: &Label, to: &Label) -> Vec<String> {
+        let (mut out, mut ledger) = (Vec::new(), Ledger::default());
+        change(from, to, &mut out, &mut ledger).expect("short names");
+        let mut rest = &out[..];
+        let mut names = Vec::new();
+        while let Some((&[tag, a, b, c, d], body)) = rest.split_first_chunk::<5>() {
+            let length = u32::from_be_bytes([a, b, c, d]) as usize - 4;
+            if tag == b'B' {
+                let bind = Bind::decode(&body[..length]).expect("a Bind");
+                let values: Vec<_> = bind.params.iter().collect();
+                let name = String::from_utf8_lossy(values[0].expect("a name"));
+                names.push(if values[1].is_some() {
+                    name.into()
+                } else {
+                    format!("-{name}")
+                });
+            }
+            rest = &body[length..];
+        }
+        names
+    }
+
+    #[test]
+    fn the_encoding_changes_before_values_in_it_and_the_role_last() {
+        let labels = Labels::default();
+        let to = label(
+            &labels,
+            &[
+                ("app.x", "1"),
+                ("client_encoding", "LATIN1"),
+                ("role", "r"),
+                ("work_mem", "9"),
+            ],
+        );
+        let order = ["client_encoding", "app.x", "work_mem", "role"];
+        assert_eq!(changed(&labels.empty(), &to), order);
+        let back = ["-client_encoding", "-role", "-app.x", "-work_mem"];
+        assert_eq!(changed(&to, &labels.empty()), back);
+    }
+
+    #[test]
+    fn only_what_differs_is_changed() {
+        let labels = Labels::default();
+        let from = label(&labels, &[("a", "1"), ("b", "2"), ("c", "3")]);
+        let to = label(&labels, &[("b", "2"), ("c", "4"), ("d", "5")]);
+        assert_eq!(changed(&from, &to), ["-a", "c", "d"]);
+    }
+
+    #[test]
+    fn equal_labels_are_the_same_object_whatever_the_order() {
+        let labels = Labels::default();
+        let one = label(&labels, &[("b", "2"), ("a", "1")]);
+        let other = label(&labels, &[("a", "0"), ("b", "2"), ("a", "1")]);
+        assert!(Rc::ptr_eq(&one, &other));
+        assert!(Rc::ptr_eq(&label(&labels, &[]), &labels.empty()));
+    }
+}

@@ -5,6 +5,7 @@ use super::{Note, Server, Slot};
 use crate::limits::{LOGIN_MESSAGE_BYTES, OWN_ROWS};
 use crate::ring::Socket;
 use protocol::backend::{DataRow, ReadyForQuery};
+use protocol::encode::{Writer, backend_message};
 use protocol::frame::{Deframer, FrameError, Step};
 use protocol::frontend::Query;
 use protocol::ledger::{Kind, Ledger, Reply, Whose};
@@ -108,6 +109,8 @@ pub struct Answer {
     pub tags: Vec<Box<[u8]>>,
     /// The body of the first error.
     pub error: Option<Box<[u8]>>,
+    /// Notifications, which are not ours, as messages.
+    pub notifications: Vec<u8>,
 }
 
 impl Server {
@@ -142,6 +145,10 @@ impl Server {
             .map_err(|_| Broken::Unexpected(message.tag))?
         {
             Reply::Async(_) if message.tag == b'S' => self.parameters.read(&message.body),
+            Reply::Async(_) if message.tag == b'A' => {
+                let copy = |body: &mut Writer<'_>| body.bytes(&message.body);
+                backend_message(&mut answer.notifications, b'A', copy).map_err(|_| unexpected)?;
+            }
             Reply::Ready(_) => {
                 self.status = ReadyForQuery::decode(&message.body)
                     .map_err(|_| unexpected)?

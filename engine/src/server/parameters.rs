@@ -5,7 +5,7 @@ use protocol::backend::ParameterStatus;
 use protocol::encode::EncodeError;
 
 /// Names and values as last reported, in the order of their first report.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Parameters {
     values: Entries,
     changed: bool,
@@ -39,6 +39,14 @@ impl Parameters {
             .try_for_each(|(name, value)| ParameterStatus { name, value }.encode(out))
     }
 
+    /// Those whose values are not what they were, as messages.
+    pub fn encode_changes(&self, before: &Self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.values
+            .iter()
+            .filter(|(name, value)| before.get(name) != Some(value))
+            .try_for_each(|(name, value)| ParameterStatus { name, value }.encode(out))
+    }
+
     /// The last value of one.
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
         self.values
@@ -50,3 +58,27 @@ impl Parameters {
 
 /// PostgreSQL 18 reports 15; extensions may add some.
 const REPORTED_MAX: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_has_changed_is_told() {
+        let mut now = Parameters::default();
+        now.read(b"a\01\0");
+        now.read(b"b\02\0");
+        let before = now.clone();
+        now.read(b"b\03\0");
+        let mut out = Vec::new();
+        now.encode_changes(&before, &mut out).expect("short");
+        assert_eq!(out, b"S\0\0\0\x08b\03\0");
+    }
+
+    #[test]
+    fn what_does_not_parse_is_dropped() {
+        let mut parameters = Parameters::default();
+        parameters.read(b"a");
+        assert!(!parameters.take_changed());
+    }
+}

@@ -17,6 +17,8 @@ pub struct Found {
     pub settings: Entries,
     /// What cannot be moved, in words for an operator; empty when nothing.
     pub pins: Vec<&'static str>,
+    /// Notifications that came while asking, as messages.
+    pub notifications: Vec<u8>,
 }
 
 impl Server {
@@ -84,7 +86,10 @@ fn question<'a>(custom: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
 }
 
 fn found(answer: &Answer, user: &[u8]) -> Option<Found> {
-    let mut found = Found::default();
+    let mut found = Found {
+        notifications: answer.notifications.clone(),
+        ..Found::default()
+    };
     for row in &answer.rows {
         let [Some(kind), Some(name), value] = row.as_slice() else {
             return None;
@@ -99,7 +104,11 @@ fn found(answer: &Answer, user: &[u8]) -> Option<Found> {
         match (&**kind, &**name) {
             (b"setting", b"session_authorization") if value == user => {}
             (b"setting", b"role") if value == b"none" => {}
-            (b"setting", _) => found.settings.push((name.clone(), value.into())),
+            // Startup packets spell DateStyle and TimeZone as they like.
+            (b"setting", _) => {
+                let name = name.to_ascii_lowercase().into();
+                found.settings.push((name, value.into()));
+            }
             (b"pin", _) if value == b"0" => {}
             (b"pin", name) => found
                 .pins
@@ -191,6 +200,27 @@ mod tests {
         .expect("well formed");
         assert_eq!(found.settings.len(), 2);
         assert_eq!(found.pins, ["advisory lock"]);
+    }
+
+    #[test]
+    fn names_are_folded_and_custom_settings_that_are_not_set_left_out() {
+        let mut unset = row(["custom", "a.b", ""]);
+        unset[2] = None;
+        let rows = vec![
+            row(["setting", "DateStyle", "German"]),
+            row(["custom", "x.y", "z"]),
+            unset,
+        ];
+        let found = found(
+            &Answer {
+                rows,
+                ..Answer::default()
+            },
+            b"app",
+        )
+        .expect("well formed");
+        let names: Vec<_> = found.settings.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, [&b"datestyle"[..], b"x.y"]);
     }
 
     #[test]

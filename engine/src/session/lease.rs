@@ -1,13 +1,15 @@
 //! Getting a server, and giving it back.
 
 use super::body::{Body, Verdict};
-use super::settle::{Settled, Settling};
+use super::requests::READY_IDLE;
+use super::settle::{Asker, RETURNING, Settling};
 use super::{End, Session};
 use crate::client::fatal;
 use crate::server::{Server, Slot};
 use crate::settings;
 use crate::shard::{Acquired, bump};
 use ::pool::config::PoolMode;
+use protocol::backend::TransactionStatus;
 use protocol::error::SqlState;
 use protocol::ledger::Kind;
 use router::effects::Effects;
@@ -110,18 +112,36 @@ impl Session {
             && !server.pinned
             && !server.tainted
             && server.label.entries().is_empty()
+            && self.startup.entries().is_empty()
         {
             server.suspect = Effects::NONE;
         }
     }
 
+    /// After a RESET the client must not go on before its startup settings
+    /// are back and it has been told: until then its `ReadyForQuery` waits.
+    pub(super) fn must_withhold(&self, server: &Server) -> bool {
+        server.suspect.intersects(RETURNING)
+            && !self.startup.entries().is_empty()
+            && server.status == TransactionStatus::Idle
+            && server.ledger.is_idle()
+            && !self.is_amid_something()
+    }
+
     fn holds_server(&self) -> bool {
+        let for_good = self.pool.mode() == PoolMode::Session && !self.withheld;
+        for_good || self.is_amid_something()
+    }
+
+    /// Half a message has been sent, or the server has the only copy of a
+    /// statement.
+    fn is_amid_something(&self) -> bool {
         let amid_message = matches!(self.request, Body::Relay) && self.frames.body_remaining() > 0;
         let unkept = self
             .statements
             .as_ref()
             .is_some_and(|statements| statements.unnamed_is_unkept());
-        amid_message || unkept || self.pool.mode() == PoolMode::Session
+        amid_message || unkept
     }
 
     /// Texts were sent that may have changed the session: asks the server
@@ -130,8 +150,12 @@ impl Session {
         let Some(server) = self.server.take() else {
             return;
         };
-        let custom = self.custom.as_deref().cloned().unwrap_or_default();
-        self.settling = Some(Settling::start(&self.pool, server, custom, cx.waker()));
+        let asker = Asker {
+            custom: self.custom.as_deref().cloned().unwrap_or_default(),
+            startup: Rc::clone(&self.startup),
+            keeps: self.pool.mode() == PoolMode::Session,
+        };
+        self.settling = Some(Settling::start(&self.pool, server, asker, cx.waker()));
     }
 
     /// Looks whether that has been answered.
@@ -140,36 +164,22 @@ impl Session {
             return Ok(());
         };
         self.settling = None;
-        match settled {
-            Settled::Free { settings, returns } => self.expect_settings(settings, returns),
-            Settled::Pinned {
-                server,
-                settings,
-                returns,
-            } => {
-                bump(&self.shard.counters.pins);
-                self.expect_settings(settings, returns);
-                server.socket.set_waker(cx.waker());
-                self.server = Some(server);
-                // With a setting back at its startup value the server differs.
-                if let Some(server) = self.server.take() {
-                    self.adopt(cx, server)?;
-                }
-            }
-            Settled::Lost => {}
+        let Some(label) = settled.label else {
+            // What the client did to its session is gone, as when a server of
+            // its own ends.
+            let text = "the connection to the server was lost";
+            return Err(End::Torn(Some(fatal(SqlState::CONNECTION_FAILURE, text))));
+        };
+        self.label = label;
+        self.socket.write(&settled.words);
+        if std::mem::take(&mut self.withheld) {
+            self.socket.write(READY_IDLE);
+        }
+        if let Some(server) = settled.server {
+            bump(&self.shard.counters.pins);
+            self.adopt(cx, server)?;
         }
         Ok(())
-    }
-
-    /// From now on the client expects what its server has; after a RESET,
-    /// what its startup packet said comes back where nothing else was set.
-    fn expect_settings(&mut self, settings: settings::Entries, returns: bool) {
-        let base = if returns {
-            self.startup.entries().clone()
-        } else {
-            settings::Entries::new()
-        };
-        self.label = self.pool.labels.intern(base.into_iter().chain(settings));
     }
 
     /// In statement mode a transaction that stays open is refused.

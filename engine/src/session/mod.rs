@@ -79,6 +79,8 @@ pub struct Session {
     skipping: bool,
     /// The batch at hand has defined or closed a statement.
     changes: bool,
+    /// A `ReadyForQuery` is held back until the session is settled.
+    withheld: bool,
     /// A change of the client's statements is under way of which the outcome
     /// is not certain: nothing that names a statement may be sent before it is.
     barrier: bool,
@@ -129,6 +131,7 @@ impl Session {
             refusal: None,
             skipping: false,
             changes: false,
+            withheld: false,
             barrier: false,
             custom: None,
             fate: None,

@@ -243,6 +243,10 @@ impl Session {
                 if open && self.pool.mode() == PoolMode::Statement {
                     return Err(Violated::Forbidden);
                 }
+                if entry.whose == Whose::Client && self.must_withhold(server) {
+                    self.withheld = true;
+                    return Ok(Fate::Swallow);
+                }
                 Ok(Fate::of(entry.whose))
             }
             tag::PARAMETER_STATUS => {

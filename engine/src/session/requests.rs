@@ -64,6 +64,7 @@ impl Session {
     fn may_read(&self) -> bool {
         if self.wait.is_some()
             || self.settling.is_some()
+            || self.withheld
             || self.fate.is_some()
             || self.socket.is_full()
         {

@@ -4,9 +4,10 @@
 
 use super::custom::CustomNames;
 use crate::ring::task;
-use crate::server::Server;
 use crate::server::clean::{self, Departure};
-use crate::settings::Entries;
+use crate::server::dialog::Broken;
+use crate::server::{Server, Slot};
+use crate::settings::{self, Label};
 use crate::shard::ShardPool;
 use router::effects::{Effect, Effects};
 use std::cell::{Cell, RefCell};
@@ -21,25 +22,26 @@ pub(super) struct Settling {
 }
 
 /// What came of it.
-pub(super) enum Settled {
-    /// Nothing ties the server to the client; it is in its pool again.
-    Free {
-        /// What the client expects from now on.
-        settings: Entries,
-        /// Settings went back to where they started.
-        returns: bool,
-    },
-    /// It holds something that cannot be moved.
-    Pinned {
-        /// The server.
-        server: Box<Server>,
-        /// As above.
-        settings: Entries,
-        /// As above.
-        returns: bool,
-    },
-    /// The server is gone.
-    Lost,
+pub(super) struct Settled {
+    /// The server, if it holds something that cannot be moved; otherwise it
+    /// is in its pool again.
+    pub(super) server: Option<Box<Server>>,
+    /// The settings that the client expects from now on. `None`: the server
+    /// is gone, and with it what the client did.
+    pub(super) label: Option<Rc<Label>>,
+    /// What the client has to be told: notifications that came meanwhile, and
+    /// reported settings that are not what it was told last.
+    pub(super) words: Vec<u8>,
+}
+
+/// What the answers mean depends on who asked.
+pub(super) struct Asker {
+    /// Custom settings to be asked for.
+    pub(super) custom: CustomNames,
+    /// The settings of the client's startup packet, to which RESET returns.
+    pub(super) startup: Rc<Label>,
+    /// The server stays whatever it holds.
+    pub(super) keeps: bool,
 }
 
 impl Settling {
@@ -47,7 +49,7 @@ impl Settling {
     pub(super) fn start(
         pool: &Rc<ShardPool>,
         server: Box<Server>,
-        custom: CustomNames,
+        asker: Asker,
         waker: &Waker,
     ) -> Rc<Self> {
         let settling = Rc::new(Self {
@@ -58,10 +60,9 @@ impl Settling {
         let asking = Asking {
             pool: Rc::clone(pool),
             server: Some(server),
-            custom,
             settling: Rc::clone(&settling),
         };
-        task::spawn(asking.run());
+        task::spawn(asking.run(asker));
         settling
     }
 
@@ -73,7 +74,7 @@ impl Settling {
     /// The session ends: whatever comes of it, the server is cleaned.
     pub(super) fn abandon(&self, pool: &Rc<ShardPool>) {
         self.abandoned.set(true);
-        if let Some(Settled::Pinned { server, .. }) = self.take() {
+        if let Some(server) = self.take().and_then(|settled| settled.server) {
             clean::spawn(Rc::clone(pool), server, Departure::Polite);
         }
     }
@@ -91,44 +92,89 @@ impl Settling {
 struct Asking {
     pool: Rc<ShardPool>,
     server: Option<Box<Server>>,
-    custom: CustomNames,
     settling: Rc<Settling>,
 }
 
 impl Asking {
-    async fn run(mut self) {
+    async fn run(mut self, asker: Asker) {
         let Some(server) = self.server.as_deref_mut() else {
             return;
         };
-        let effects = server.suspect;
-        let names = self.custom.iter().map(|name| &**name);
-        let found = match server.probe(&self.pool.group().user, names).await {
-            Ok(found) if server.is_at_rest() => found,
-            _ => return,
-        };
-        let Some(mut server) = self.server.take() else {
+        let Ok((label, words)) = ask(&self.pool, server, &asker).await else {
             return;
         };
-        server.label = self.pool.labels.intern(found.settings.iter().cloned());
-        server.tainted |= effects.contains(Effect::Load);
-        server.suspect = Effects::NONE;
-        server.pinned = !found.pins.is_empty() || server.tainted;
-        let (settings, returns) = (found.settings, effects.intersects(RETURNING));
-        if server.pinned {
-            tracing::debug!(reasons = ?found.pins, "the server stays with its client");
-            self.settling.finish(
-                &self.pool,
-                Settled::Pinned {
-                    server,
-                    settings,
-                    returns,
-                },
-            );
+        let Some(server) = self.server.take() else {
+            return;
+        };
+        let mut settled = Settled {
+            server: None,
+            label: Some(label),
+            words,
+        };
+        if server.pinned || asker.keeps {
+            settled.server = Some(server);
         } else {
             self.pool.release(server);
-            self.settling
-                .finish(&self.pool, Settled::Free { settings, returns });
         }
+        self.settling.finish(&self.pool, settled);
+    }
+}
+
+/// Asks, and after a RESET puts what the startup packet said back where
+/// nothing else is set. The label of the session, and what its client has to
+/// be told.
+async fn ask(
+    pool: &ShardPool,
+    server: &mut Server,
+    asker: &Asker,
+) -> Result<(Rc<Label>, Vec<u8>), Broken> {
+    let effects = server.suspect;
+    let names = asker.custom.iter().map(|name| &**name);
+    let mut found = server.probe(&pool.group().user, names).await?;
+    let label = pool.labels.intern(found.settings.iter().cloned());
+    server.label = Rc::clone(&label);
+    server.tainted |= effects.contains(Effect::Load);
+    server.suspect = Effects::NONE;
+    server.pinned = !found.pins.is_empty() || server.tainted;
+    if server.pinned {
+        tracing::debug!(reasons = ?found.pins, "the server stays with its client");
+    }
+    let mut words = std::mem::take(&mut found.notifications);
+    if !effects.intersects(RETURNING) {
+        return rested(server, label, words);
+    }
+    let base = asker.startup.entries().iter().cloned();
+    let wanted = pool.labels.intern(base.chain(found.settings));
+    if !Rc::ptr_eq(&wanted, &label) {
+        let told = server.parameters.clone();
+        let mut out = Vec::new();
+        settings::change(&label, &wanted, &mut out, &mut server.ledger)
+            .map_err(|_| Broken::Unexpected(b'P'))?;
+        server.unnamed = Slot::Unknown;
+        server.socket.write(&out);
+        let answer = server.settle().await?;
+        if answer.error.is_some() {
+            return Err(Broken::Unexpected(b'E'));
+        }
+        server.label = Rc::clone(&wanted);
+        words.extend_from_slice(&answer.notifications);
+        server
+            .parameters
+            .encode_changes(&told, &mut words)
+            .map_err(|_| Broken::Unexpected(b'S'))?;
+    }
+    rested(server, wanted, words)
+}
+
+fn rested(
+    server: &Server,
+    label: Rc<Label>,
+    words: Vec<u8>,
+) -> Result<(Rc<Label>, Vec<u8>), Broken> {
+    if server.is_at_rest() {
+        Ok((label, words))
+    } else {
+        Err(Broken::Closed)
     }
 }
 
@@ -136,13 +182,18 @@ impl Drop for Asking {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
             self.pool.discard(server);
-            self.settling.finish(&self.pool, Settled::Lost);
+            let lost = Settled {
+                server: None,
+                label: None,
+                words: Vec::new(),
+            };
+            self.settling.finish(&self.pool, lost);
         }
     }
 }
 
 /// What brings settings back to their startup values.
-const RETURNING: Effects = Effects::of(&[
+pub(super) const RETURNING: Effects = Effects::of(&[
     Effect::Reset,
     Effect::ResetAll,
     Effect::DiscardAll,
