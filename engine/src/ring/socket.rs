@@ -495,10 +495,15 @@ impl Socket {
         self.with(|entry| entry.idle = idle);
     }
 
-    /// Whether the connection is over for its owner: nothing more comes, and
-    /// all that came was taken; or nothing can be sent.
+    /// Whether the connection is over for its owner: it broke, or it ended and
+    /// all that came was taken.
     pub fn is_over(&self) -> bool {
-        self.with(|entry| entry.tx_error.is_some() || entry.rx_end.is_some() && entry.rx.is_empty())
+        self.with(|entry| match entry.rx_end {
+            _ if entry.tx_error.is_some() => true,
+            Some(RxEnd::Error(_)) => true,
+            Some(RxEnd::Eof) => entry.rx.is_empty(),
+            None => false,
+        })
     }
 
     /// Nothing has come that was not taken, nothing is queued, and the peer

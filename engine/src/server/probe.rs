@@ -150,8 +150,9 @@ UNION ALL SELECT 'pin', 'advisory lock', pg_catalog.count(*)::pg_catalog.text FR
 WHERE locktype OPERATOR(pg_catalog.=) 'advisory' AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() \
 UNION ALL SELECT 'pin', 'temporary object', ((SELECT pg_catalog.count(*) FROM pg_catalog.pg_class \
 WHERE relnamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()) OPERATOR(pg_catalog.+) \
-(SELECT pg_catalog.count(*) FROM pg_catalog.pg_proc \
-WHERE pronamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()))::pg_catalog.text";
+(SELECT pg_catalog.count(*) FROM pg_catalog.pg_depend \
+WHERE refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass \
+AND refobjid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()))::pg_catalog.text";
 
 #[cfg(test)]
 mod tests {

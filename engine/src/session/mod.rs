@@ -244,14 +244,18 @@ impl Session {
         if self.socket.is_over() {
             return Err(End::Gone);
         }
-        let owes = self
-            .server
-            .as_ref()
-            .is_some_and(|server| !server.ledger.is_empty());
-        if !owes && let Some(words) = self.fate.take() {
-            return Err(End::Saying(words));
+        let Some(words) = &mut self.fate else {
+            return Ok(());
+        };
+        // Its bytes are not read any more, so it may be gone with some unread.
+        if self.socket.ended() {
+            return Err(End::Gone);
         }
-        Ok(())
+        let server = self.server.as_ref();
+        if server.is_some_and(|server| server.ledger.will_be_sent()) {
+            return Ok(());
+        }
+        Err(End::Saying(std::mem::take(words)))
     }
 
     async fn finish(mut self: Box<Self>, end: End) {

@@ -221,6 +221,15 @@ impl<Note> Ledger<Note> {
             .any(|entry| entry.whose != Whose::Ours && entry.kind != Kind::CopyEnd)
     }
 
+    /// Whether something is owed that makes the server send what it has:
+    /// replies to a batch without `Sync` may wait in its buffer for ever.
+    pub fn will_be_sent(&self) -> bool {
+        let forces = |entry: &Entry<Note>| {
+            matches!(entry.kind, Kind::Query | Kind::FunctionCall | Kind::Sync)
+        };
+        self.queue.iter().any(forces)
+    }
+
     /// To whom the reply at the head goes.
     pub fn head(&self) -> Option<&Entry<Note>> {
         self.queue.front()

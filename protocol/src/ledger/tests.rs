@@ -249,3 +249,11 @@ fn whose_reply_it_is_decides_who_hears_it() {
     assert!(!ledger.owes_client());
     assert_eq!(ledger.reply(b'C'), Ok(Part(Whose::Ours)));
 }
+
+#[test]
+fn only_what_ends_something_makes_the_server_send() {
+    assert!(!sent(&[Parse, Bind, Execute]).will_be_sent());
+    assert!(sent(&[Parse, Bind, Execute, Sync]).will_be_sent());
+    assert!(sent(&[Parse, Query]).will_be_sent());
+    assert!(!L::default().will_be_sent());
+}
