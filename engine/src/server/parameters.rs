@@ -66,13 +66,13 @@ mod tests {
     #[test]
     fn only_what_has_changed_is_told() {
         let mut now = Parameters::default();
-        now.read(b"a\01\0");
-        now.read(b"b\02\0");
+        now.read(b"a\0x\0");
+        now.read(b"b\0y\0");
         let before = now.clone();
-        now.read(b"b\03\0");
+        now.read(b"b\0z\0");
         let mut out = Vec::new();
         now.encode_changes(&before, &mut out).expect("short");
-        assert_eq!(out, b"S\0\0\0\x08b\03\0");
+        assert_eq!(out, b"S\0\0\0\x08b\0z\0");
     }
 
     #[test]
