@@ -2,13 +2,13 @@
 
 use super::cancel;
 use super::dialog::Broken;
-use super::{Note, Server, Slot};
+use super::{Server, Slot, internal_name};
 use crate::limits::{CLEAN, FAREWELL};
 use crate::ring::task;
 use crate::settings::Label;
 use crate::shard::ShardPool;
 use protocol::backend::TransactionStatus;
-use protocol::frontend::{CopyFail, Sync};
+use protocol::frontend::{Describe, Sync, Target};
 use protocol::ledger::{Kind, Whose};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -126,17 +126,22 @@ async fn end_work(pool: &Rc<ShardPool>, server: &mut Server) -> Result<(), Broke
     }
 }
 
-/// Ends COPY and open batches, so that the server answers.
+/// Ends COPY and open batches, so that the server answers. A batch without
+/// `Sync` must not be committed by one of ours: it is made to fail first.
 fn end_requests(server: &mut Server) -> Result<(), Broken> {
     let mut out = Vec::new();
     let unwritable = |_| Broken::Unexpected(b'S');
-    if server.ledger.is_copy_in() {
-        CopyFail {
-            reason: b"the client has left",
+    server.fail_copy()?;
+    if server.ledger.has_open_batch() {
+        Describe {
+            kind: Target::Statement,
+            name: internal_name(0).as_bytes(),
         }
         .encode(&mut out)
         .map_err(unwritable)?;
-        server.ledger.push(Kind::CopyEnd, Whose::Ours, None::<Note>);
+        server
+            .ledger
+            .push(Kind::DescribeStatement, Whose::Ours, None);
     }
     if !server.ledger.is_idle() {
         Sync.encode(&mut out).map_err(unwritable)?;

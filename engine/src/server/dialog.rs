@@ -7,7 +7,7 @@ use crate::ring::Socket;
 use protocol::backend::{DataRow, ReadyForQuery};
 use protocol::encode::{Writer, backend_message};
 use protocol::frame::{Deframer, FrameError, Step};
-use protocol::frontend::Query;
+use protocol::frontend::{CopyFail, Query, Sync};
 use protocol::ledger::{Kind, Ledger, Reply, Whose};
 use std::fmt;
 use std::io;
@@ -131,9 +131,38 @@ impl Server {
         while !self.ledger.is_empty() {
             let message = read(&self.socket, &mut self.frames, LOGIN_MESSAGE_BYTES).await?;
             self.book(&message, &mut answer)?;
+            self.fail_copy()?;
+            self.end_skipping()?;
             while self.ledger.take_local().is_some() {}
         }
         Ok(answer)
+    }
+
+    /// Whoever wanted to send data is not there any more.
+    pub fn fail_copy(&mut self) -> Result<(), Broken> {
+        if self.ledger.is_copy_in() {
+            let mut out = Vec::new();
+            let fail = CopyFail {
+                reason: b"the client has left",
+            };
+            fail.encode(&mut out)
+                .map_err(|_| Broken::Unexpected(b'f'))?;
+            self.socket.write(&out);
+            self.ledger.push(Kind::CopyEnd, Whose::Ours, None);
+        }
+        Ok(())
+    }
+
+    /// COPY may have eaten the `Sync` that was to end the batch.
+    fn end_skipping(&mut self) -> Result<(), Broken> {
+        if self.ledger.is_skipping() {
+            let mut out = Vec::new();
+            Sync.encode(&mut out)
+                .map_err(|_| Broken::Unexpected(b'S'))?;
+            self.socket.write(&out);
+            self.ledger.push(Kind::Sync, Whose::Ours, None);
+        }
+        Ok(())
     }
 
     /// Books one message that no client will see.

@@ -27,6 +27,10 @@ impl Session {
         body: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Verdict, End> {
+        // An error may have come while the message was being gathered.
+        if self.is_skipping() {
+            return Ok(Verdict::Drop);
+        }
         if head.tag == tag::CLOSE
             && self.server.is_none()
             && let Ok(close) = Close::decode(body)

@@ -87,7 +87,9 @@ pub struct Session {
     /// Custom settings (`app.user`) that the client's texts have named. The
     /// server does not list them, so they are asked for by name.
     custom: Option<Box<CustomNames>>,
-    /// The client has broken the protocol: after what it is owed it gets this
+    /// The client has said goodbye.
+    goodbye: bool,
+    /// The client has broken the protocol, or has said goodbye: after what it is owed it gets this
     /// and goes.
     fate: Option<Vec<u8>>,
 }
@@ -134,6 +136,7 @@ impl Session {
             withheld: false,
             barrier: false,
             custom: None,
+            goodbye: false,
             fate: None,
         })
     }
@@ -241,18 +244,26 @@ impl Session {
     }
 
     fn notice_the_end(&mut self) -> Result<(), End> {
+        let gone = if self.goodbye {
+            End::Goodbye
+        } else {
+            End::Gone
+        };
         if self.socket.is_over() {
-            return Err(End::Gone);
+            return Err(gone);
         }
         let Some(words) = &mut self.fate else {
             return Ok(());
         };
         // Its bytes are not read any more, so it may be gone with some unread.
         if self.socket.ended() {
-            return Err(End::Gone);
+            return Err(gone);
         }
         let server = self.server.as_ref();
-        if server.is_some_and(|server| server.ledger.will_be_sent()) {
+        // Data that COPY waits for will not come any more.
+        let comes =
+            |server: &&Box<Server>| server.ledger.will_be_sent() && !server.ledger.is_copy_in();
+        if server.filter(comes).is_some() {
             return Ok(());
         }
         Err(End::Saying(std::mem::take(words)))

@@ -89,6 +89,11 @@ impl Session {
             if window.rest().is_empty() {
                 return Ok(Progress::Drained);
             }
+            if let Body::Collect(collected) = &self.request
+                && collected.is_complete()
+            {
+                return Ok(Progress::Blocked);
+            }
             let saved = self.frames;
             match self.frames.step(window.rest()) {
                 Ok(Step::Starved { consumed }) => {
@@ -147,14 +152,13 @@ impl Session {
         window: &mut Window,
         head: Head,
     ) -> Result<bool, End> {
-        let skipping = self.skipping
-            || self
-                .server
-                .as_ref()
-                .is_some_and(|server| server.ledger.is_skipping());
+        let skipping = self.is_skipping();
         match head.tag {
             tag::SYNC if head.body_len == 0 => self.on_sync(window, head),
-            tag::TERMINATE => return Err(End::Goodbye),
+            tag::TERMINATE => {
+                self.drop_message(window, head);
+                self.say_goodbye()?;
+            }
             tag::PASSWORD => self.doom("invalid frontend message type 112"),
             // As PostgreSQL does after an error in a batch.
             _ if skipping => self.drop_message(window, head),
@@ -177,6 +181,23 @@ impl Session {
             other => self.doom(&format!("invalid frontend message type {other}")),
         }
         Ok(true)
+    }
+
+    /// Whether the rest of a batch is dropped, as PostgreSQL does after an
+    /// error.
+    pub(super) fn is_skipping(&self) -> bool {
+        let server = self.server.as_ref();
+        self.skipping || server.is_some_and(|server| server.ledger.is_skipping())
+    }
+
+    /// What was asked before is still answered, as far as it would be.
+    fn say_goodbye(&mut self) -> Result<(), End> {
+        if self.server.is_none() {
+            return Err(End::Goodbye);
+        }
+        self.goodbye = true;
+        self.fate = Some(Vec::new());
+        Ok(())
     }
 
     /// `Sync` ends a batch. Without a server there is nothing to end.
@@ -250,11 +271,11 @@ impl Session {
         if head.carried > 0 || rest.len() < head.consumed + need {
             self.skip(window, head.consumed);
             self.request = Collected::body(head, need);
-            return if need == 0 {
-                self.finish_collected(cx)
-            } else {
-                Ok(true)
-            };
+            if need == 0 {
+                // If it must wait, it does so gathered: its header is read.
+                self.finish_collected(cx)?;
+            }
+            return Ok(true);
         }
         let mut out = self.shard.take_scratch();
         let verdict = self.message(

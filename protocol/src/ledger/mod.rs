@@ -198,6 +198,12 @@ impl<Note> Ledger<Note> {
             && self.uncertain == 0
     }
 
+    /// Whether extended messages were sent that no `Sync` has closed: what
+    /// they did is not committed.
+    pub fn has_open_batch(&self) -> bool {
+        self.batch_open && self.mode != Mode::Skipping
+    }
+
     /// Replies owed.
     pub fn len(&self) -> usize {
         self.queue.len()
