@@ -51,7 +51,7 @@ impl Parameters {
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
         self.values
             .iter()
-            .find(|(known, _)| **known == *name)
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
             .map(|(_, value)| &**value)
     }
 }

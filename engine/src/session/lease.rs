@@ -9,7 +9,7 @@ use crate::server::{Server, Slot};
 use crate::settings;
 use crate::shard::{Acquired, bump};
 use ::pool::config::PoolMode;
-use protocol::backend::TransactionStatus;
+use protocol::backend::{ParameterStatus, TransactionStatus};
 use protocol::error::SqlState;
 use protocol::ledger::Kind;
 use router::effects::Effects;
@@ -97,10 +97,39 @@ impl Session {
         if server.pinned {
             return false;
         }
+        self.follow_reported();
         if let Some(server) = self.server.take() {
             self.pool.release(server);
         }
         true
+    }
+
+    /// The server reports a setting that has changed, whatever did it.
+    pub(super) fn note_reported(&mut self, body: &[u8]) {
+        if let Ok(ParameterStatus { name, value }) = ParameterStatus::decode(body) {
+            let reported = self.reported.get_or_insert_default();
+            if reported.len() < REPORTED_MAX {
+                reported.push((name.to_ascii_lowercase().into(), value.into()));
+            }
+        }
+    }
+
+    /// A reported setting has changed though no text said so: it is the
+    /// client's from now on, unless it is what a fresh session has.
+    fn follow_reported(&mut self) {
+        let (Some(reported), Some(server)) = (self.reported.take(), &mut self.server) else {
+            return;
+        };
+        let mut entries = self.label.entries().clone();
+        for (name, value) in *reported {
+            entries.retain(|(known, _)| *known != name);
+            let at_start = self.startup.get(&name);
+            if at_start.is_some() || !self.pool.starts_with(&name, &value) {
+                entries.push((name, value));
+            }
+        }
+        self.label = self.pool.labels.intern(entries);
+        server.label = Rc::clone(&self.label);
     }
 
     /// Texts that only take away (`UNLISTEN *`, `RESET ALL`) change nothing
@@ -150,6 +179,8 @@ impl Session {
         let Some(server) = self.server.take() else {
             return;
         };
+        // The answer will have them.
+        self.reported = None;
         let asker = Asker {
             custom: self.custom.as_deref().cloned().unwrap_or_default(),
             startup: Rc::clone(&self.startup),
@@ -189,3 +220,7 @@ impl Session {
         End::Saying(fatal(SqlState::FEATURE_NOT_SUPPORTED, text))
     }
 }
+
+/// Changes of one lease that are followed; far more than there are settings
+/// that PostgreSQL reports.
+const REPORTED_MAX: usize = 1024;

@@ -38,7 +38,7 @@ use crate::client::{Entered, fatal, say_and_close};
 use crate::ring::Socket;
 use crate::server::clean::{self, Departure};
 use crate::server::{Server, cancel};
-use crate::settings::Label;
+use crate::settings::{Entries, Label};
 use crate::shard::{Refusal, Shard, ShardPool, WaitFor};
 use ::pool::config::PoolMode;
 use body::Body;
@@ -87,6 +87,8 @@ pub struct Session {
     /// Custom settings (`app.user`) that the client's texts have named. The
     /// server does not list them, so they are asked for by name.
     custom: Option<Box<CustomNames>>,
+    /// Settings that the server has reported during this lease.
+    reported: Option<Box<Entries>>,
     /// The client has said goodbye.
     goodbye: bool,
     /// The client has broken the protocol, or has said goodbye: after what it is owed it gets this
@@ -136,6 +138,7 @@ impl Session {
             withheld: false,
             barrier: false,
             custom: None,
+            reported: None,
             goodbye: false,
             fate: None,
         })
@@ -261,9 +264,8 @@ impl Session {
         }
         let server = self.server.as_ref();
         // Data that COPY waits for will not come any more.
-        let comes =
-            |server: &&Box<Server>| server.ledger.will_be_sent() && !server.ledger.is_copy_in();
-        if server.filter(comes).is_some() {
+        let server = server.filter(|server| !server.ledger.is_copy_in());
+        if server.is_some_and(|server| server.ledger.will_be_sent()) {
             return Ok(());
         }
         Err(End::Saying(std::mem::take(words)))

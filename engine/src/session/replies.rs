@@ -255,8 +255,7 @@ impl Session {
                 if matches!(whose, Some(Whose::Ours)) {
                     return Ok(Fate::Swallow);
                 }
-                // A setting has changed, whatever did it.
-                server.suspect.insert(router::effects::Effect::SetSession);
+                self.note_reported(body);
                 Ok(Fate::Relay)
             }
             _ => {

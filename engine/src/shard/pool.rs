@@ -4,8 +4,8 @@ use super::{Mail, Shard, bump};
 use crate::config::Group;
 use crate::random;
 use crate::ring::task;
-use crate::server::Server;
 use crate::server::login::{LoginError, login};
+use crate::server::{Parameters, Server};
 use crate::settings::Labels;
 use ::pool::config::PoolMode;
 use ::pool::{Acquire, Budget, Placed, Pool, Settings, Ticket};
@@ -33,6 +33,8 @@ pub struct ShardPool {
     address: RefCell<Option<SockAddr>>,
     salted: RefCell<Option<SaltedKey>>,
     janitor: Janitor,
+    /// What the first server reported when it had logged in.
+    fresh: RefCell<Option<Parameters>>,
 }
 
 struct SaltedKey {
@@ -93,6 +95,7 @@ impl ShardPool {
             address: RefCell::new(None),
             salted: RefCell::new(None),
             janitor: Janitor::default(),
+            fresh: RefCell::new(None),
         })
     }
 
@@ -249,6 +252,9 @@ impl ShardPool {
 
     fn connected(self: &Rc<Self>, mut server: Server) {
         bump(&self.shard.counters.servers_opened);
+        self.fresh
+            .borrow_mut()
+            .get_or_insert_with(|| server.parameters.clone());
         let slot = id(self.servers.borrow_mut().insert(None));
         server.slot = slot;
         let placed = self
@@ -273,6 +279,12 @@ impl ShardPool {
         }
         self.send_wakes();
         self.call_janitor();
+    }
+
+    /// Whether a fresh session reports this value of a setting.
+    pub fn starts_with(&self, name: &[u8], value: &[u8]) -> bool {
+        let fresh = self.fresh.borrow();
+        fresh.as_ref().and_then(|fresh| fresh.get(name)) == Some(value)
     }
 
     /// Where the servers are, once one was reached.
@@ -371,6 +383,7 @@ impl ShardPool {
         }
         if changed {
             self.labels.forget_reports();
+            *self.fresh.borrow_mut() = None;
             self.shard.reports.forget(self.index);
         }
         for slot in dead {
