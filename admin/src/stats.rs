@@ -36,6 +36,10 @@ stats! {
     login_failures,
     /// Clients now.
     clients,
+    /// Connections that have not logged in now.
+    logging_in,
+    /// Sockets of any kind now, closing ones included.
+    sockets,
     /// Clients that wait for a server now.
     waiting,
     /// Servers now.

@@ -4,7 +4,7 @@
 use super::authenticate::authenticate;
 use super::packets::Packets;
 use super::{Refused, options};
-use crate::limits::NAME_BYTES;
+use crate::limits::{CANCEL, NAME_BYTES};
 use crate::random;
 use crate::ring::Socket;
 use crate::server::{Server, Slot};
@@ -20,6 +20,7 @@ use protocol::error::SqlState;
 use protocol::list::List;
 use protocol::startup::{ProtocolVersion, Startup, StartupPacket};
 use std::rc::Rc;
+use std::time::Instant;
 
 /// A client that is logged in.
 pub(super) struct Greeted {
@@ -136,7 +137,7 @@ async fn hear(shard: &Shard, socket: &Socket, packets: &mut Packets<'_>) -> Resu
         match packets.startup(read).await? {
             Asked::Session(wish) => return wish,
             Asked::Cancel { pid, secret } => {
-                pass_on(shard, pid, secret);
+                pass_on(shard, pid, secret).await;
                 return Err(Refused::Silently);
             }
             Asked::Encryption { tls } => {
@@ -327,19 +328,26 @@ fn pid_of(shard: usize, slot: u32) -> u32 {
     (shard << SLOT_BITS | slot & SLOT_MASK) & 0x7FFF_FFFF
 }
 
-/// Passes a cancel request to the shard that the process id names. Whether
-/// it was right nobody is told.
-fn pass_on(shard: &Shard, pid: u32, secret: Option<u32>) {
+/// Passes a cancel request on to the shard that the process id names, and
+/// waits until it can hit nothing any more: a client that waits for the end
+/// of the connection, as libpq does, may then safely ask its next question.
+/// Whether the request was right nobody is told.
+async fn pass_on(shard: &Shard, pid: u32, secret: Option<u32>) {
     crate::shard::bump(&shard.counters.cancels);
-    if let (Some(secret), Some(target)) = (secret, (pid >> SLOT_BITS).checked_sub(1)) {
-        shard.post(
-            target as usize,
-            Mail::Cancel {
-                slot: pid & SLOT_MASK,
-                secret,
-            },
-        );
-    }
+    let (Some(secret), Some(target)) = (secret, (pid >> SLOT_BITS).checked_sub(1)) else {
+        return;
+    };
+    let delivered = shard.until_dropped(|guard| {
+        let mail = Mail::Cancel {
+            slot: pid & SLOT_MASK,
+            secret,
+            guard,
+        };
+        shard.post(target as usize, mail);
+    });
+    // A server that does not take the request must not hold this up.
+    let deadline = Some(Instant::now() + CANCEL);
+    let _ = shard.ring.until(deadline, delivered).await;
 }
 
 /// A million clients a shard, and 2,047 shards.

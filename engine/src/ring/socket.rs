@@ -210,7 +210,7 @@ impl Ring {
             entry.tx.iter_mut().for_each(Chunk::detach);
             self.count(|stats| stats.short_sends += 1);
         }
-        if error.is_some() && !entry.closing {
+        if error.is_some() {
             entry.tx_error = error;
             entry.tx.clear();
             entry.tx_bytes = 0;

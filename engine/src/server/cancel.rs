@@ -3,7 +3,7 @@
 use super::{CancelKey, Server};
 use crate::limits::{CANCEL, CANCELS};
 use crate::net;
-use crate::shard::ShardPool;
+use crate::shard::{Guard, ShardPool};
 use protocol::startup::CancelRequest;
 use std::cell::Cell;
 use std::io;
@@ -17,6 +17,8 @@ use std::time::Instant;
 pub struct InFlight {
     cancels: Rc<Cell<u32>>,
     waker: Option<Waker>,
+    /// Who asked hears of the end by these.
+    _guards: Vec<Guard>,
 }
 
 /// What it takes to cancel a server's query without holding the server.
@@ -37,9 +39,13 @@ impl Server {
 }
 
 impl InFlight {
-    fn new(cancels: Rc<Cell<u32>>, waker: Option<Waker>) -> Self {
+    fn new(cancels: Rc<Cell<u32>>, waker: Option<Waker>, guards: Vec<Guard>) -> Self {
         cancels.set(cancels.get() + 1);
-        Self { cancels, waker }
+        Self {
+            cancels,
+            waker,
+            _guards: guards,
+        }
     }
 }
 
@@ -54,14 +60,14 @@ impl Drop for InFlight {
 
 /// Sends a cancel request for what the server does now, beside the
 /// connection, and holds the server until it has arrived.
-pub fn send(pool: &Rc<ShardPool>, handle: Handle, waker: Option<Waker>) {
+pub fn send(pool: &Rc<ShardPool>, handle: Handle, waker: Option<Waker>, guards: Vec<Guard>) {
     let Some(key) = handle.key else { return };
     let shard = &pool.shard;
     if shard.cancels.get() >= CANCELS {
         return;
     }
     shard.cancels.set(shard.cancels.get() + 1);
-    let in_flight = InFlight::new(handle.cancels, waker);
+    let in_flight = InFlight::new(handle.cancels, waker, guards);
     let pool = Rc::clone(pool);
     crate::ring::task::spawn(async move {
         let mut out = Vec::new();

@@ -67,7 +67,7 @@ impl Holder {
         let nudge = async {
             pool.shard.ring.sleep(patience).await;
             if let Some(handle) = nudge {
-                cancel::send(&pool, handle, None);
+                cancel::send(&pool, handle, None, Vec::new());
             }
             std::future::pending().await
         };

@@ -39,7 +39,7 @@ use crate::ring::Socket;
 use crate::server::clean::{self, Departure};
 use crate::server::{Server, cancel};
 use crate::settings::{Entries, Label};
-use crate::shard::{Refusal, Shard, ShardPool, WaitFor};
+use crate::shard::{Guard, Refusal, Shard, ShardPool, WaitFor};
 use ::pool::config::PoolMode;
 use body::Body;
 use custom::CustomNames;
@@ -209,18 +209,20 @@ impl Session {
             );
             return Err(End::Saying(words));
         }
-        if control.cancel.take() {
-            self.cancel(cx);
+        if !control.cancel.borrow().is_empty() {
+            let guards = control.cancel.take();
+            self.cancel(cx, guards);
         }
         Ok(())
     }
 
     /// A cancel request does nothing to a client that waits for no answer.
-    fn cancel(&mut self, cx: &Context<'_>) {
+    fn cancel(&mut self, cx: &Context<'_>, guards: Vec<Guard>) {
         if let Some(server) = &self.server
             && server.ledger.owes_client()
         {
-            cancel::send(&self.pool, server.cancel_handle(), Some(cx.waker().clone()));
+            let waker = Some(cx.waker().clone());
+            cancel::send(&self.pool, server.cancel_handle(), waker, guards);
         }
         if self.wait.take().is_some() {
             let message = "canceling statement due to user request".to_owned();

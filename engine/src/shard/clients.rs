@@ -1,5 +1,6 @@
 //! The clients of a shard, as others may reach them: to cancel, to end.
 
+use super::Guard;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,8 +15,8 @@ pub struct Clients(RefCell<Slab<Rc<Control>>>);
 pub struct Control {
     /// By which its cancel requests are known.
     pub secret: u32,
-    /// It wants its query cancelled.
-    pub cancel: Cell<bool>,
+    /// It wants its query cancelled; once for each request.
+    pub cancel: RefCell<Vec<Guard>>,
     /// It must leave as soon as it has no transaction.
     pub leave: Cell<bool>,
     /// It must leave at once.

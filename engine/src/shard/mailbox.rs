@@ -1,6 +1,7 @@
 //! How shards and the rest of the process talk to a shard: a bounded channel,
 //! woken through the ring. Never on the path of a query.
 
+use super::Guard;
 use crate::ring::{Ring, WakeHandle};
 use admin::stats::ShardStats;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
@@ -24,6 +25,8 @@ pub enum Mail {
         slot: u32,
         /// What proves that it is the client.
         secret: u32,
+        /// Dropped when the request can hit nothing any more.
+        guard: Guard,
     },
     /// Somebody wants to see the counters.
     Stats(Sender<ShardStats>),

@@ -14,6 +14,7 @@ mod run;
 pub use clients::{Clients, Control};
 pub use counters::{Counters, bump};
 pub use mailbox::{Mail, Mailbox, Postbox};
+pub use offload::Guard;
 pub use pool::{Acquired, Refusal, ShardPool, WaitFor};
 pub use reports::Reports;
 pub use run::{ShardSeed, run};
@@ -91,6 +92,8 @@ impl Shard {
         let ring = self.ring.stats();
         let mut stats = self.counters.snapshot();
         stats.clients = self.clients.len() as u64;
+        stats.logging_in = self.unauthenticated.get() as u64;
+        stats.sockets = self.ring.open_sockets() as u64;
         stats.panics = task::panics();
         stats.ring_enters = ring.enters;
         stats.ring_sleeps = ring.sleeps;

@@ -4,7 +4,7 @@
 //! thread a job is therefore enough; their number is bounded by the logins in
 //! flight.
 
-use super::{Mail, Shard};
+use super::{Mail, Postbox, Shard};
 use slab::Slab;
 use std::any::Any;
 use std::cell::RefCell;
@@ -38,15 +38,28 @@ impl Drop for Pending<'_> {
     }
 }
 
+/// Tells its shard when it is dropped, wherever that is.
+pub struct Guard {
+    postbox: Postbox,
+    id: usize,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let result = Box::new(());
+        self.postbox.post(Mail::Done {
+            id: self.id,
+            result,
+        });
+    }
+}
+
 impl Shard {
     /// Runs `work` on a thread and waits for it. Dropping the future leaves
     /// the thread to end by itself.
     pub async fn offload<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
-        let id = self.offload.jobs.borrow_mut().insert(Job::default());
-        let pending = Pending {
-            offload: &self.offload,
-            id,
-        };
+        let pending = self.pending();
+        let id = pending.id;
         let postbox = self.mailbox.postbox();
         std::thread::spawn(move || {
             postbox.post(Mail::Done {
@@ -54,20 +67,41 @@ impl Shard {
                 result: Box::new(work()),
             })
         });
-        let result = std::future::poll_fn(|cx| {
+        self.job(id).await;
+        let result = self.offload.jobs.borrow_mut()[id].result.take();
+        self.offload.jobs.borrow_mut()[id].result = Some(Box::new(()));
+        drop(pending);
+        let result = result.and_then(|result| result.downcast::<T>().ok());
+        *result.expect("a job's result has the job's type")
+    }
+
+    /// Hands a guard out and waits until it has been dropped.
+    pub async fn until_dropped(&self, hand_out: impl FnOnce(Guard)) {
+        let pending = self.pending();
+        hand_out(Guard {
+            postbox: self.mailbox.postbox(),
+            id: pending.id,
+        });
+        self.job(pending.id).await;
+    }
+
+    fn pending(&self) -> Pending<'_> {
+        Pending {
+            offload: &self.offload,
+            id: self.offload.jobs.borrow_mut().insert(Job::default()),
+        }
+    }
+
+    async fn job(&self, id: usize) {
+        std::future::poll_fn(|cx| {
             let mut jobs = self.offload.jobs.borrow_mut();
             if jobs[id].result.is_some() {
                 return Poll::Ready(());
             }
             jobs[id].waker = Some(cx.waker().clone());
             Poll::Pending
-        });
-        result.await;
-        let result = self.offload.jobs.borrow_mut()[id].result.take();
-        self.offload.jobs.borrow_mut()[id].result = Some(Box::new(()));
-        drop(pending);
-        let result = result.and_then(|result| result.downcast::<T>().ok());
-        *result.expect("a job's result has the job's type")
+        })
+        .await;
     }
 
     pub(super) fn job_done(&self, id: usize, result: Box<dyn Any + Send>) {

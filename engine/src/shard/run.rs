@@ -124,9 +124,13 @@ fn open(shard: &Rc<Shard>, mail: Mail) {
             client.wake();
         }),
         Mail::Budget { group } => shard.pool(group).on_budget_mail(),
-        Mail::Cancel { slot, secret } => {
+        Mail::Cancel {
+            slot,
+            secret,
+            guard,
+        } => {
             if let Some(client) = shard.clients.find(slot, secret) {
-                client.cancel.set(true);
+                client.cancel.borrow_mut().push(guard);
                 client.wake();
             }
         }

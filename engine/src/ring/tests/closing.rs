@@ -140,3 +140,36 @@ fn a_late_completion_never_meets_a_stranger() {
         eventually(&ring, "all is closed", || ring.open_sockets() == 0).await;
     });
 }
+
+#[test]
+fn last_words_to_a_peer_that_is_gone_are_said_once() {
+    shard(small(), |ring| async move {
+        for _ in 0..50 {
+            let (ours, peer) = tcp();
+            // Closing resets: what we say meets nobody.
+            socket2::SockRef::from(&peer)
+                .set_linger(Some(Duration::ZERO))
+                .expect("an option");
+            drop(peer);
+            let socket = ring.socket(ours);
+            socket.write(b"last words");
+            socket.linger();
+        }
+        eventually(&ring, "all closed", || ring.open_sockets() == 0).await;
+    });
+}
+
+#[test]
+fn last_words_to_a_peer_that_listens_arrive() {
+    shard(small(), |ring| async move {
+        let (ours, mut peer) = tcp();
+        let socket = ring.socket(ours);
+        socket.write(b"last words");
+        socket.linger();
+        drop(socket);
+        eventually(&ring, "closed", || ring.open_sockets() == 0).await;
+        let mut heard = Vec::new();
+        peer.read_to_end(&mut heard).expect("read");
+        assert_eq!(heard, b"last words");
+    });
+}

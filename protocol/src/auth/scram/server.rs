@@ -113,7 +113,13 @@ impl AwaitFinal {
         }
         let binding_input = from_base64(binding_input).ok_or(SaslError::Malformed)?;
         if !equal(&binding_input, &self.binding_input) {
-            return Err(SaslError::ChannelBinding);
+            // As PostgreSQL: without a channel to bind to, it is just wrong.
+            let bound = self.binding_input.starts_with(b"p=");
+            return Err(if bound {
+                SaslError::ChannelBinding
+            } else {
+                SaslError::Malformed
+            });
         }
         let proof = from_base64_array(proof).ok_or(SaslError::Malformed)?;
         self.auth_message.push_str(without_proof);
@@ -270,8 +276,8 @@ mod tests {
         for (from, to, error) in [
             (",p=", ",q=", SaslError::Malformed),
             ("c=biws", "c=!", SaslError::Malformed),
-            ("c=biws", "c=eSws", SaslError::ChannelBinding),
-            ("c=biws", "c=biwsAAAA", SaslError::ChannelBinding),
+            ("c=biws", "c=eSws", SaslError::Malformed),
+            ("c=biws", "c=biwsAAAA", SaslError::Malformed),
             ("c=biws,", "", SaslError::Malformed),
             ("r=rOpr", "r=rOpR", SaslError::Nonce),
             ("$k0", "$k", SaslError::Nonce),
