@@ -121,6 +121,8 @@ impl Server {
             .encode(&mut out)
             .map_err(|_| Broken::Unexpected(b'Q'))?;
         self.ledger.push(Kind::Query, Whose::Ours, None);
+        // A simple query destroys the unnamed statement.
+        self.unnamed = Slot::Empty;
         self.socket.write(&out);
         self.settle().await
     }

@@ -172,7 +172,7 @@ impl Session {
         if !self.barrier || server.ledger.is_copy_in() || !names_statement(kind, body) {
             return false;
         }
-        server.socket.write(FLUSH);
+        self.wants_flush = true;
         true
     }
 
@@ -234,7 +234,7 @@ const CHANGES: Effects = Effects::of(&[
     Effect::Unknown,
 ]);
 /// `Flush`.
-const FLUSH: &[u8] = b"H\0\0\0\x04";
+pub(super) const FLUSH: &[u8] = b"H\0\0\0\x04";
 /// `CloseComplete`.
 pub(super) const CLOSE_COMPLETE: &[u8] = b"3\0\0\0\x04";
 /// Functions of large objects (catalog/pg_proc.dat), which is what FunctionCall

@@ -84,6 +84,9 @@ pub struct Session {
     /// A change of the client's statements is under way of which the outcome
     /// is not certain: nothing that names a statement may be sent before it is.
     barrier: bool,
+    /// What was sent is to be answered before the client's next message can be
+    /// understood.
+    wants_flush: bool,
     /// Custom settings (`app.user`) that the client's texts have named. The
     /// server does not list them, so they are asked for by name.
     custom: Option<Box<CustomNames>>,
@@ -137,6 +140,7 @@ impl Session {
             changes: false,
             withheld: false,
             barrier: false,
+            wants_flush: false,
             custom: None,
             reported: None,
             goodbye: false,

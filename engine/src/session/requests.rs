@@ -4,6 +4,7 @@
 //! are looked at; all others go on in the buffer in which they came.
 
 use super::body::{Body, Collected, Verdict};
+use super::messages::FLUSH;
 use super::window::Window;
 use super::{End, Session};
 use crate::client::fatal;
@@ -54,6 +55,12 @@ impl Session {
             }
         }
         self.answer_now();
+        if std::mem::take(&mut self.wants_flush)
+            && let Some(server) = &self.server
+        {
+            // Behind all that has been sent.
+            server.socket.write(FLUSH);
+        }
         Ok(())
     }
 
