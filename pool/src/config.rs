@@ -75,7 +75,9 @@ impl PoolSettings {
     /// What does not fit together: the key at fault and a sentence about it.
     pub fn problems(&self) -> Vec<(&'static str, String)> {
         let mut problems = Vec::new();
-        if self.min_connections > self.max_connections {
+        // The default gives way to a smaller maximum; another number was meant.
+        let meant = self.min_connections != Self::default().min_connections;
+        if meant && self.min_connections > self.max_connections {
             problems.push((
                 "min_connections",
                 format!(
@@ -97,6 +99,16 @@ impl PoolSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_default_minimum_gives_way_to_a_maximum_of_one() {
+        let settings = PoolSettings {
+            max_connections: 1,
+            ..PoolSettings::default()
+        };
+        assert_eq!(settings.problems(), []);
+        assert_eq!(crate::Settings::from(&settings).min_connections, 1);
+    }
 
     #[test]
     fn the_defaults_fit_together() {

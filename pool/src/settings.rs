@@ -47,7 +47,7 @@ impl From<&PoolSettings> for Settings {
     /// The configured section; what it has no keys for takes its default.
     fn from(section: &PoolSettings) -> Self {
         Settings {
-            min_connections: section.min_connections,
+            min_connections: section.min_connections.min(section.max_connections),
             max_connections: section.max_connections,
             idle_timeout: section.idle_timeout,
             max_lifetime: section.max_lifetime,
