@@ -22,6 +22,16 @@ pub mod process;
 pub mod script;
 pub mod wire;
 
+/// Does the same with every item at the same time: most of a hostile test is waiting. A panic in one ends the test.
+pub fn all_at_once<T: Send>(items: impl IntoIterator<Item = T>, work: impl Fn(T) + Sync) {
+    std::thread::scope(|scope| {
+        for item in items {
+            let work = &work;
+            scope.spawn(move || work(item));
+        }
+    });
+}
+
 /// Makes two tests of each function that takes a number of shards: on 1 and on 4.
 #[macro_export]
 macro_rules! on_shards {

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::net::TcpListener;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
@@ -131,7 +131,8 @@ impl Drop for TempDir {
 ///
 /// Binding port 0 is not enough: pgmux listens with `SO_REUSEPORT`, so two of them on one port would not clash but
 /// share clients. Each number is locked by a file for the life of this process, and lies below the range from which
-/// the kernel takes the ports of outgoing connections.
+/// the kernel takes the ports of outgoing connections. A connection is tried, not a listener: a listener of ours could
+/// live on for a moment in a child that another test is just starting.
 pub fn free_port() -> u16 {
     static HELD: Mutex<Vec<File>> = Mutex::new(Vec::new());
     const FIRST: u32 = 10_000;
@@ -145,7 +146,7 @@ pub fn free_port() -> u16 {
         let port = u16::try_from(port).expect("below 30,000");
         let lock = File::create(locks.join(port.to_string())).expect("a port lock");
         if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
-            && TcpListener::bind(("127.0.0.1", port)).is_ok()
+            && TcpStream::connect(("127.0.0.1", port)).is_err()
         {
             held.push(lock);
             return port;

@@ -9,7 +9,7 @@ use tests::hostile::{Duel, HONEST, Lie, data_row, ready};
 use tests::pgmux::{Config, Pgmux};
 use tests::process::{PATIENCE, eventually};
 use tests::wire::{Login, Session, frontend};
-use tests::{canary, on_shards};
+use tests::{all_at_once, canary, on_shards};
 
 on_shards!(
     password_is_never_given_to_a_server_that_asks_in_a_weaker_way,
@@ -56,7 +56,7 @@ fn password_is_never_given_to_a_server_that_asks_in_a_weaker_way(shards: usize) 
             [&10_u32.to_be_bytes()[..], b"SCRAM-SHA-256\0\0"].concat(),
         ),
     ];
-    for (what, allowed, request) in asks {
+    all_at_once(asks, |(what, allowed, request)| {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let ear = Arc::clone(&heard);
         let duel = Duel::configured(
@@ -75,7 +75,7 @@ fn password_is_never_given_to_a_server_that_asks_in_a_weaker_way(shards: usize) 
         let heard = heard.lock().expect("the ear");
         let told = heard.iter().find(|message| message.tag != b'X');
         assert!(told.is_none(), "{what}: the server was told {told:?}");
-    }
+    });
 }
 
 fn lies_in_scram_end_the_login(shards: usize) {
@@ -158,39 +158,42 @@ fn nonsense_instead_of_a_login_ends_it(shards: usize) {
 
 fn real_servers_are_logged_in_to_by_each_allowed_method(shards: usize) {
     let cluster = Cluster::shared();
-    for (role, methods, works) in [
-        ("app", "[scram-sha-256]", true),
-        ("app", "[md5, password, trust]", false),
-        ("app_md5", "[md5]", true),
-        ("app_md5", "[scram-sha-256]", false),
-        ("app_trust", "[trust]", true),
-        ("app_trust", "[scram-sha-256, md5]", false),
-        ("app_password", "[password]", true),
-        ("app_password", "[scram-sha-256, md5, trust]", false),
-    ] {
-        let database = cluster.fresh_database();
-        let config = Config::new(cluster, &database)
-            .shards(shards)
-            .set("backend.user", role)
-            .set("backend.auth_methods", methods)
-            .set("pool.connection_timeout", "2s");
-        let pgmux = Pgmux::start(&config);
-        let user = Session::try_open(&pgmux.endpoint(), &pgmux.login())
-            .map(
-                |mut session| match session.query("select current_user").as_slice() {
-                    [_, row, ..] if row.tag == b'D' => row.row()[0].clone(),
-                    _ => None,
-                },
-            )
-            .ok()
-            .flatten();
-        assert_eq!(
-            user.as_deref(),
-            works.then_some(role),
-            "{role} by {methods}"
-        );
-        pgmux.stop();
-    }
+    all_at_once(
+        [
+            ("app", "[scram-sha-256]", true),
+            ("app", "[md5, password, trust]", false),
+            ("app_md5", "[md5]", true),
+            ("app_md5", "[scram-sha-256]", false),
+            ("app_trust", "[trust]", true),
+            ("app_trust", "[scram-sha-256, md5]", false),
+            ("app_password", "[password]", true),
+            ("app_password", "[scram-sha-256, md5, trust]", false),
+        ],
+        |(role, methods, works)| {
+            let database = cluster.fresh_database();
+            let config = Config::new(cluster, &database)
+                .shards(shards)
+                .set("backend.user", role)
+                .set("backend.auth_methods", methods)
+                .set("pool.connection_timeout", "2s");
+            let pgmux = Pgmux::start(&config);
+            let user = Session::try_open(&pgmux.endpoint(), &pgmux.login())
+                .map(
+                    |mut session| match session.query("select current_user").as_slice() {
+                        [_, row, ..] if row.tag == b'D' => row.row()[0].clone(),
+                        _ => None,
+                    },
+                )
+                .ok()
+                .flatten();
+            assert_eq!(
+                user.as_deref(),
+                works.then_some(role),
+                "{role} by {methods}"
+            );
+            pgmux.stop();
+        },
+    );
 }
 
 fn server_that_stalls_in_its_login_does_not_hold_the_client(shards: usize) {
@@ -200,7 +203,7 @@ fn server_that_stalls_in_its_login_does_not_hold_the_client(shards: usize) {
         ("challenge", 2),
         ("greeting", 3),
     ];
-    for (what, phase) in phases {
+    all_at_once(phases, |(what, phase)| {
         let duel = Duel::configured(
             shards,
             |config| config.set("pool.connection_timeout", "500ms"),
@@ -230,11 +233,11 @@ fn server_that_stalls_in_its_login_does_not_hold_the_client(shards: usize) {
             "{what}: {:?}",
             started.elapsed()
         );
-    }
+    });
 }
 
 fn keys_of_any_length_or_none_are_accepted(shards: usize) {
-    for length in [0, 4, 32, 256] {
+    all_at_once([0, 4, 32, 256], |length| {
         let duel = Duel::start(shards, move |peer, _| {
             peer.read_startup()?;
             peer.scram(Lie::None)?;
@@ -257,7 +260,7 @@ fn keys_of_any_length_or_none_are_accepted(shards: usize) {
             "a key of {length} bytes"
         );
         duel.pgmux.stop();
-    }
+    });
 }
 
 fn nobody_listening_is_an_error_and_not_the_end(shards: usize) {
@@ -283,24 +286,27 @@ fn nobody_listening_is_an_error_and_not_the_end(shards: usize) {
 }
 
 fn refusal_of_the_server_is_told_to_the_client(shards: usize) {
-    for (sqlstate, text) in [
-        ("53300", "sorry, too many clients already"),
-        ("57P03", "the database system is starting up"),
-        ("3D000", "database \"fake\" does not exist"),
-    ] {
-        let duel = Duel::configured(
-            shards,
-            |config| config.set("pool.connection_timeout", "1s"),
-            move |peer, _| {
-                peer.read_startup()?;
-                peer.error("FATAL", sqlstate, text)
-            },
-        );
-        let refusal = match Session::try_open(&duel.pgmux.endpoint(), &duel.pgmux.login()) {
-            Err(refusal) => refusal,
-            Ok(mut session) => session.trace("select 1").concat(),
-        };
-        assert!(refusal.contains("ErrorResponse"), "{refusal}");
-        duel.check();
-    }
+    all_at_once(
+        [
+            ("53300", "sorry, too many clients already"),
+            ("57P03", "the database system is starting up"),
+            ("3D000", "database \"fake\" does not exist"),
+        ],
+        |(sqlstate, text)| {
+            let duel = Duel::configured(
+                shards,
+                |config| config.set("pool.connection_timeout", "1s"),
+                move |peer, _| {
+                    peer.read_startup()?;
+                    peer.error("FATAL", sqlstate, text)
+                },
+            );
+            let refusal = match Session::try_open(&duel.pgmux.endpoint(), &duel.pgmux.login()) {
+                Err(refusal) => refusal,
+                Ok(mut session) => session.trace("select 1").concat(),
+            };
+            assert!(refusal.contains("ErrorResponse"), "{refusal}");
+            duel.check();
+        },
+    );
 }

