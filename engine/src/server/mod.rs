@@ -9,7 +9,7 @@ mod parameters;
 pub mod probe;
 mod statements;
 
-pub use note::{Note, Unnamed, UnnamedStatement};
+pub use note::{Note, UnnamedStatement};
 pub use parameters::Parameters;
 pub use statements::{Definition, Prepared, Statement, internal_name, is_internal};
 

@@ -10,8 +10,16 @@ pub enum Note {
     /// The client's `Parse` of a named statement.
     Defines(Rc<Statement>),
     /// The client's `Parse` of the unnamed statement, or something else that
-    /// destroys it; how it was before, in case the message is skipped.
-    Unnamed(Box<Unnamed>),
+    /// destroys it.
+    Unnamed {
+        /// How it was before, in case the message is skipped.
+        before: Option<Box<UnnamedStatement>>,
+        /// Which state that was.
+        from: u64,
+        /// Which state the message made. Only from there it is taken back: a
+        /// later message may have changed it again.
+        to: u64,
+    },
     /// A `Parse` of ours, so that the server has the client's statement.
     Prepares(Rc<Definition>),
     /// The message names this statement, and an error may name it too.
@@ -43,11 +51,4 @@ pub struct UnnamedStatement {
     pub kept: bool,
     /// What the text may do to the session.
     pub effects: Effects,
-}
-
-/// See [`Note::Unnamed`].
-#[derive(Debug)]
-pub struct Unnamed {
-    /// The client's unnamed statement before.
-    pub before: Option<UnnamedStatement>,
 }

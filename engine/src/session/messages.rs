@@ -70,6 +70,9 @@ impl Session {
             }
             _ => Effects::of(&[Effect::Unknown]),
         };
+        if self.must_wait_to_deallocate(effects) {
+            return Ok(Verdict::Blocked);
+        }
         if let Some(text) = body.strip_suffix(&[0])
             && let Some(known) = self.deallocated(effects, text)
         {
@@ -174,6 +177,17 @@ impl Session {
         }
         self.wants_flush = true;
         true
+    }
+
+    /// The same for a name in a `DEALLOCATE`.
+    pub(super) fn must_wait_to_deallocate(&mut self, effects: Effects) -> bool {
+        let server = self.server.as_ref();
+        let waits = self.barrier
+            && effects.contains(Effect::Deallocate)
+            && server
+                .is_some_and(|server| !server.ledger.is_empty() && !server.ledger.is_copy_in());
+        self.wants_flush |= waits;
+        waits
     }
 
     /// A text that changes prepared statements by SQL.

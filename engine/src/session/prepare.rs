@@ -32,6 +32,9 @@ impl Session {
         match (name.is_empty(), whole) {
             (true, _) => {
                 let effects = effects_of(rest, whole);
+                if self.must_wait_to_deallocate(effects) {
+                    return Ok(Verdict::Blocked);
+                }
                 if !effects.is_clean() {
                     self.note_changes(effects);
                     self.note_custom(text_of(rest), effects);
@@ -60,7 +63,7 @@ impl Session {
             .is_none_or(|server| server.ledger.is_idle());
         let kept = if whole { rest } else { &[] };
         let statements = self.statements_mut();
-        let note = match &mut statements.unnamed {
+        let before = match &mut statements.unnamed {
             // The usual case reuses the buffer of the statement before.
             Some(known) if certain => {
                 known.rest.clear();
@@ -75,14 +78,10 @@ impl Session {
                     kept: whole,
                     effects,
                 };
-                let before = slot.replace(fresh);
-                before.map(|before| {
-                    Note::Unnamed(Box::new(crate::server::Unnamed {
-                        before: Some(before),
-                    }))
-                })
+                slot.replace(fresh)
             }
         };
+        let note = Some(statements.unnamed_changed(before));
         if let Some(server) = &mut self.server {
             server.unnamed = Slot::Of(id);
         }

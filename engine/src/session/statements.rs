@@ -8,8 +8,8 @@
 
 use super::Session;
 use crate::limits::STATEMENT_BYTES;
-use crate::server::{Note, Server, Statement, Unnamed, UnnamedStatement};
-use protocol::ledger::{Entry, Kind, Whose};
+use crate::server::{Note, Server, Statement, UnnamedStatement};
+use protocol::ledger::Entry;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -19,6 +19,10 @@ pub(super) struct Statements {
     named: HashMap<Box<[u8]>, Rc<Statement>, foldhash::fast::RandomState>,
     named_bytes: usize,
     pub(super) unnamed: Option<UnnamedStatement>,
+    /// Counts the changes of the unnamed statement.
+    changes: u64,
+    /// The change that made it what it is.
+    state: u64,
     /// What a DEALLOCATE by the extended protocol is about, until the server
     /// has carried it out.
     pub(super) deallocating: Option<Rc<Statement>>,
@@ -53,6 +57,18 @@ impl Statements {
         }
     }
 
+    /// The unnamed statement has changed; the note that takes it back.
+    pub(super) fn unnamed_changed(&mut self, before: Option<UnnamedStatement>) -> Note {
+        let from = self.state;
+        self.changes += 1;
+        self.state = self.changes;
+        Note::Unnamed {
+            before: before.map(Box::new),
+            from,
+            to: self.state,
+        }
+    }
+
     pub(super) fn clear(&mut self) {
         self.named.clear();
         self.named_bytes = 0;
@@ -81,37 +97,32 @@ impl Session {
     /// case the message at hand is skipped. Nothing can be skipped where
     /// nothing is owed.
     pub(super) fn displace_unnamed(&mut self) -> Option<Note> {
-        let before = self.statements.as_mut()?.unnamed.take()?;
         let certain = self
             .server
             .as_ref()
             .is_none_or(|server| server.ledger.is_idle());
-        if certain {
-            None
-        } else {
-            Some(Note::Unnamed(Box::new(Unnamed {
-                before: Some(before),
-            })))
-        }
+        let statements = self.statements.as_mut()?;
+        let before = statements.unnamed.take();
+        let note = statements.unnamed_changed(before);
+        (!certain).then_some(note)
     }
 
     /// Takes back what a message would have done that was never carried out.
     /// `is_cause`: it is the one that failed; a failed `Parse` has destroyed
     /// the unnamed statement all the same (`exec_parse_message`).
     pub(super) fn undo(&mut self, server: &mut Server, entry: Entry<Note>, is_cause: bool) {
-        let Entry { kind, whose, note } = entry;
-        match note {
+        match entry.note {
             Some(Note::Defines(statement)) => {
                 self.statements_mut().remove(&statement);
                 server.prepared.forget(statement.definition.id, None);
             }
             Some(Note::Closes(statement)) => self.statements_mut().insert(statement),
-            Some(Note::Unnamed(unnamed)) => {
-                self.statements_mut().unnamed = if is_cause { None } else { unnamed.before };
-            }
-            None if kind == Kind::Parse && whose == Whose::Client => {
-                if let Some(statements) = &mut self.statements {
-                    statements.unnamed = None;
+            Some(Note::Unnamed { before, from, to }) => {
+                let statements = self.statements_mut();
+                if statements.state == to {
+                    statements.state = from;
+                    let before = before.filter(|_| !is_cause);
+                    statements.unnamed = before.map(|before| *before);
                 }
             }
             note => server.undo(note),
