@@ -10,7 +10,7 @@ use tests::script::{Mode, Script, Stage};
 use tests::wire::{Endpoint, Login, Slicing};
 
 /// How many two-way splits of a script are tried, spread evenly, unless `SPLITS=all`.
-const SPLITS: usize = 6;
+const SPLITS: usize = 4;
 
 #[test]
 fn scripts_direct_give_the_golden_replies() {
