@@ -22,12 +22,26 @@ pub mod process;
 pub mod script;
 pub mod wire;
 
-/// Does the same with every item at the same time: most of a hostile test is waiting. A panic in one ends the test.
-pub fn all_at_once<T: Send>(items: impl IntoIterator<Item = T>, work: impl Fn(T) + Sync) {
+/// Does the same with every item, four at a time: most of a hostile test is waiting. A panic in one ends the test.
+pub fn side_by_side<T: Send, I>(items: I, work: impl Fn(T) + Sync)
+where
+    I: IntoIterator<Item = T>,
+    I::IntoIter: Send,
+{
+    let items = std::sync::Mutex::new(items.into_iter());
+    let next = || {
+        items
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .next()
+    };
     std::thread::scope(|scope| {
-        for item in items {
-            let work = &work;
-            scope.spawn(move || work(item));
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some(item) = next() {
+                    work(item);
+                }
+            });
         }
     });
 }

@@ -9,7 +9,7 @@ use tests::hostile::{Duel, HONEST, Lie, data_row, ready};
 use tests::pgmux::{Config, Pgmux};
 use tests::process::{PATIENCE, eventually};
 use tests::wire::{Login, Session, frontend};
-use tests::{all_at_once, canary, on_shards};
+use tests::{canary, on_shards, side_by_side};
 
 on_shards!(
     password_is_never_given_to_a_server_that_asks_in_a_weaker_way,
@@ -56,7 +56,7 @@ fn password_is_never_given_to_a_server_that_asks_in_a_weaker_way(shards: usize) 
             [&10_u32.to_be_bytes()[..], b"SCRAM-SHA-256\0\0"].concat(),
         ),
     ];
-    all_at_once(asks, |(what, allowed, request)| {
+    side_by_side(asks, |(what, allowed, request)| {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let ear = Arc::clone(&heard);
         let duel = Duel::configured(
@@ -158,7 +158,7 @@ fn nonsense_instead_of_a_login_ends_it(shards: usize) {
 
 fn real_servers_are_logged_in_to_by_each_allowed_method(shards: usize) {
     let cluster = Cluster::shared();
-    all_at_once(
+    side_by_side(
         [
             ("app", "[scram-sha-256]", true),
             ("app", "[md5, password, trust]", false),
@@ -203,7 +203,7 @@ fn server_that_stalls_in_its_login_does_not_hold_the_client(shards: usize) {
         ("challenge", 2),
         ("greeting", 3),
     ];
-    all_at_once(phases, |(what, phase)| {
+    side_by_side(phases, |(what, phase)| {
         let duel = Duel::configured(
             shards,
             |config| config.set("pool.connection_timeout", "500ms"),
@@ -237,7 +237,7 @@ fn server_that_stalls_in_its_login_does_not_hold_the_client(shards: usize) {
 }
 
 fn keys_of_any_length_or_none_are_accepted(shards: usize) {
-    all_at_once([0, 4, 32, 256], |length| {
+    side_by_side([0, 4, 32, 256], |length| {
         let duel = Duel::start(shards, move |peer, _| {
             peer.read_startup()?;
             peer.scram(Lie::None)?;
@@ -286,7 +286,7 @@ fn nobody_listening_is_an_error_and_not_the_end(shards: usize) {
 }
 
 fn refusal_of_the_server_is_told_to_the_client(shards: usize) {
-    all_at_once(
+    side_by_side(
         [
             ("53300", "sorry, too many clients already"),
             ("57P03", "the database system is starting up"),

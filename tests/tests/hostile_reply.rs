@@ -11,7 +11,7 @@ use tests::hostile::{
 };
 use tests::process::{PATIENCE, eventually};
 use tests::wire::{Endpoint, Login, Message, Session, frontend};
-use tests::{all_at_once, on_shards};
+use tests::{on_shards, side_by_side};
 
 on_shards!(
     honest_server_is_used,
@@ -64,7 +64,7 @@ fn garbage_instead_of_a_reply_ends_the_lease(shards: usize) {
         ("a long status", frontend::tagged(b'Z', b"II")),
         ("a key", frontend::tagged(b'K', &[0, 0, 0, 1, 0, 0, 0, 1])),
     ];
-    all_at_once(replies, |(what, reply)| {
+    side_by_side(replies, |(what, reply)| {
         let duel = Duel::start(shards, move |peer, _| {
             peer.log_in()?;
             // The first request of a connection is answered well, so that the client is logged in by then.
@@ -99,8 +99,8 @@ fn reply_that_is_cut_anywhere_is_never_filled_up(shards: usize) {
         body: b"select 'fake'\0".to_vec(),
     }];
     let length = honest_reply(&request, "fake").len();
-    // Eight at the same time, each with every eighth place.
-    all_at_once(0..8, |first| {
+    // Eight servers, each with every eighth place.
+    side_by_side(0..8, |first| {
         let cut = Arc::new(AtomicUsize::new(0));
         let limit = Arc::clone(&cut);
         let duel = Duel::start(shards, move |peer, _| {
@@ -166,7 +166,7 @@ fn odd_error_responses_are_passed_on_as_they_are(shards: usize) {
         [&b"SERROR\0C22012\0M"[..], &vec![b'x'; 200_000], b"\0\0"].concat(),
         Vec::new(),
     ];
-    all_at_once(bodies, |body| {
+    side_by_side(bodies, |body| {
         let told = body.clone();
         let duel = Duel::start(shards, move |peer, _| {
             peer.log_in()?;
@@ -247,7 +247,7 @@ fn replies_that_nobody_asked_for_end_the_lease(shards: usize) {
         ("BackendKeyData", frontend::tagged(b'K', &[0; 8])),
         ("an error", error("ERROR", "22012", "stolen")),
     ];
-    all_at_once(extras, |(what, extra)| {
+    side_by_side(extras, |(what, extra)| {
         let told = extra.clone();
         let duel = Duel::start(shards, move |peer, number| {
             peer.log_in()?;
@@ -369,7 +369,7 @@ fn idle_server_that_dies_or_babbles_is_not_used_again(shards: usize) {
         ("garbage", vec![0xff; 100]),
         ("an error", error("ERROR", "XX000", "stolen")),
     ];
-    all_at_once(last_words, |(what, words)| {
+    side_by_side(last_words, |(what, words)| {
         let said = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&said);
         let duel = Duel::start(shards, move |peer, _| {

@@ -40,7 +40,8 @@ impl Duel {
             .database(&database, cluster.port())
             .shards(shards)
             .servers(1)
-            .set("pool.connection_timeout", "2s");
+            // Long enough for a busy machine, short enough to wait for where it must run out.
+            .set("pool.connection_timeout", "10s");
         Self {
             pgmux: Pgmux::start(&configure(config)),
             server,
