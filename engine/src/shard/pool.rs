@@ -136,7 +136,7 @@ impl ShardPool {
                         granted: None,
                     });
                     self.start_logins();
-                    self.call_janitor();
+                    self.call_janitor_if_late();
                     return Acquired::Waiting(WaitFor {
                         pool: Rc::clone(self),
                         waiter,
@@ -333,6 +333,17 @@ impl ShardPool {
             (None, _) => true,
             (Some(_), None) => false,
             (Some(until), Some(timeout)) => until > self.shard.ring.now() + timeout,
+        }
+    }
+
+    /// A client waits: only if that is due before the janitor wakes anyway.
+    /// On a busy pool nearly every transaction waits, and the janitor's
+    /// rounds would cost more than the waiting.
+    fn call_janitor_if_late(&self) {
+        let next = self.decide.borrow().next_deadline();
+        let sleeps = self.janitor.sleeps_until.get();
+        if next.is_some_and(|next| sleeps.is_none_or(|until| next < until)) {
+            self.call_janitor();
         }
     }
 
