@@ -8,7 +8,7 @@ use protocol::backend::{DataRow, ReadyForQuery};
 use protocol::encode::{Writer, backend_message};
 use protocol::frame::{Deframer, FrameError, Step};
 use protocol::frontend::{CopyFail, Query, Sync};
-use protocol::ledger::{Kind, Ledger, Reply, Whose};
+use protocol::ledger::{Kind, Reply, Whose};
 use std::fmt;
 use std::io;
 
@@ -220,11 +220,6 @@ impl Server {
         }
         self.unnamed = Slot::Unknown;
     }
-}
-
-/// The ledger of a server that has just logged in.
-pub fn empty_ledger() -> Ledger<Note> {
-    Ledger::default()
 }
 
 fn columns(body: &[u8]) -> Option<Vec<Option<Box<[u8]>>>> {

@@ -1,6 +1,6 @@
 //! Connecting to a server and logging in.
 
-use super::dialog::{self, Broken, read};
+use super::dialog::{Broken, read};
 use super::{CancelKey, Parameters, Prepared, Server, Slot};
 use crate::config::{Group, ServerAuth, Target};
 use crate::limits::{LOGIN_MESSAGE_BYTES, SCRAM_ITERATIONS, SERVER_LOGIN};
@@ -14,6 +14,7 @@ use protocol::encode::EncodeError;
 use protocol::error::SqlState;
 use protocol::frame::{Deframer, Side};
 use protocol::frontend::{PasswordMessage, SASLInitialResponse, SASLResponse};
+use protocol::ledger::Ledger;
 use protocol::startup::{ProtocolVersion, Startup};
 use router::effects::Effects;
 use socket2::SockAddr;
@@ -324,7 +325,7 @@ impl Login<'_> {
                     return Ok(Server {
                         socket: self.socket,
                         frames: self.frames,
-                        ledger: dialog::empty_ledger(),
+                        ledger: Ledger::default(),
                         status: ready.status,
                         label: self.pool.labels.empty(),
                         parameters,

@@ -48,11 +48,7 @@ impl Session {
         if let Some(server) = &mut self.server {
             // The note about the unnamed statement goes with our own Parse:
             // where that is skipped, so is the query.
-            if let Some(note) = note {
-                server.ledger.push(Kind::Parse, Whose::Ours, Some(note));
-            } else {
-                server.ledger.push(Kind::Parse, Whose::Ours, None);
-            }
+            server.ledger.push(Kind::Parse, Whose::Ours, note);
             server
                 .ledger
                 .push(Kind::Query, Whose::Client, Some(Note::Deallocates(known)));

@@ -45,6 +45,7 @@ use body::Body;
 use custom::CustomNames;
 use protocol::error::SqlState;
 use protocol::frame::{Deframer, Side};
+use router::effects::Effect;
 use settle::Settling;
 use statements::Statements;
 use std::rc::Rc;
@@ -302,6 +303,10 @@ impl Session {
             return;
         };
         server.socket.clear_waker();
+        // A setting has been reported that no release has put into the label.
+        if self.reported.take().is_some() {
+            server.suspect.insert(Effect::SetSession);
+        }
         // Half a message has been sent: only the client could finish it.
         let torn = matches!(self.request, Body::Relay) && self.frames.body_remaining() > 0;
         if self.pool.mode() == PoolMode::Session {

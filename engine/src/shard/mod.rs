@@ -1,6 +1,7 @@
 //! A shard: one executor on one core, with its ring, its listeners, its
-//! clients and its servers. Nothing of it is shared with another shard but
-//! the budgets of the pools and the mailboxes.
+//! clients and its servers. With the other shards it shares the mailboxes,
+//! and what is never touched by a query in steady state: the pools' budgets,
+//! the users' credentials, what servers report at login.
 
 mod clients;
 mod counters;
