@@ -254,6 +254,22 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
         .min()
     }
 
+    /// When a server that becomes idle now is to be closed for that, unless it is used before.
+    pub fn idle_end(&self, now: Instant) -> Option<Instant> {
+        let surplus = self.servers.live() > self.min_share();
+        now.checked_add(self.settings.idle_timeout()?)
+            .filter(|_| surplus)
+    }
+
+    /// Whether one more waiting client changes nothing: others wait already, there is no permit for a login, and no
+    /// other shard that could be asked.
+    pub fn queues_quietly(&self) -> bool {
+        self.waiters.len() > 1
+            && self.budget.shards() == 1
+            && self.budget.taken() >= self.budget.max()
+            && self.in_hand == 0
+    }
+
     /// Another shard may starve: the server that has been idle for the longest time leaves for it, to be closed and
     /// then discarded. To be called until it answers `None` whenever another shard sends a wake.
     pub fn give_up_idle(&mut self, now: Instant) -> Option<K> {

@@ -65,6 +65,27 @@ impl Deframer {
         }
     }
 
+    /// A message that stands whole at the start of `input`, without moving past it. `None` also where
+    /// there is something wrong, or the rest of an earlier message: [`step`](Self::step) tells.
+    #[inline]
+    pub fn whole(&self, input: &[u8]) -> Option<Head> {
+        if !self.at_boundary() {
+            return None;
+        }
+        let &[tag, ref length @ ..] = input.first_chunk::<HEADER_LEN>()?;
+        let length = u32::from_be_bytes(*length);
+        if length < LENGTH_MIN || length > length_max(self.side, tag) {
+            return None;
+        }
+        // The letter is not counted.
+        (input.len() > widen(length)).then_some(Head {
+            tag,
+            body_len: length.saturating_sub(LENGTH_MIN),
+            consumed: HEADER_LEN,
+            carried: 0,
+        })
+    }
+
     #[inline]
     fn step_body(&mut self, available: usize) -> Step {
         let available = u32::try_from(available).unwrap_or(u32::MAX);
@@ -197,6 +218,12 @@ pub struct Head {
 }
 
 impl Head {
+    /// Bytes of the whole message, if its header came in one piece.
+    #[inline]
+    pub fn total(&self) -> usize {
+        self.consumed.saturating_add(widen(self.body_len))
+    }
+
     /// The header as it is on the wire.
     #[inline]
     pub fn bytes(&self) -> [u8; 5] {

@@ -10,7 +10,7 @@ use crate::ring::Socket;
 use crate::server::{Server, Slot};
 use crate::session::Session;
 use crate::settings::{self, Label};
-use crate::shard::{Acquired, Control, Mail, Shard, ShardPool};
+use crate::shard::{Control, Mail, Shard, ShardPool};
 use protocol::backend::{
     Authentication, BackendKeyData, ErrorResponse, NegotiateProtocolVersion, ReadyForQuery,
     TransactionStatus,
@@ -20,6 +20,7 @@ use protocol::error::SqlState;
 use protocol::list::List;
 use protocol::startup::{ProtocolVersion, Startup, StartupPacket};
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Instant;
 
 /// A client that is logged in.
@@ -272,18 +273,15 @@ fn refused_setting(error: &[u8]) -> Refused {
 }
 
 async fn lease(pool: &Rc<ShardPool>) -> Result<Box<Server>, Refused> {
-    let mut waiting = None;
+    let mut seat = None;
     let leased = std::future::poll_fn(|cx| {
-        if waiting.is_none() {
-            match pool.acquire(cx.waker()) {
-                Acquired::Server(server) => return std::task::Poll::Ready(Ok(server)),
-                Acquired::Waiting(wait) => waiting = Some(wait),
-            }
-        }
-        match waiting.as_mut().and_then(|wait| wait.take()) {
-            Some(granted) => std::task::Poll::Ready(granted),
-            None => std::task::Poll::Pending,
-        }
+        let Some(seat) = &mut seat else {
+            return match pool.acquire(&mut seat, cx.waker()) {
+                Some(server) => Poll::Ready(Ok(server)),
+                None => Poll::Pending,
+            };
+        };
+        seat.take().map_or(Poll::Pending, Poll::Ready)
     });
     leased
         .await

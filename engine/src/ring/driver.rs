@@ -1,35 +1,36 @@
-//! The task that enters the kernel.
+//! The loop that runs a shard: tasks, then the kernel.
 
 use super::sys::Event;
 use super::{Ring, task};
 use std::io;
 use std::time::Instant;
 
-/// Runs the ring until `finished` says so, or until the ring itself fails.
-/// It must be the executor's first future, or a plain glommio task: it must
-/// not count itself.
-pub async fn drive(ring: Ring, finished: impl Fn() -> bool) -> io::Result<()> {
-    // What was spawned before goes first.
-    let mut polls = task::polls().wrapping_sub(1);
-    let mut passes = 0;
+/// Runs the shard's tasks and its ring until `finished` says so, or until the
+/// ring itself fails. Sleeps exactly when no task is runnable. At the end all
+/// tasks are dropped.
+pub fn drive(ring: &Ring, finished: impl Fn() -> bool) -> io::Result<()> {
+    task::answer_to(ring.wake_handle());
+    let outcome = spin(ring, finished);
+    task::drop_all();
+    outcome
+}
+
+fn spin(ring: &Ring, finished: impl Fn() -> bool) -> io::Result<()> {
     loop {
-        let now = task::polls();
-        let progressed = now != polls;
-        polls = now;
-        // While tasks make progress, give way a few times: what they queue
-        // meanwhile goes to the kernel together. But never starve I/O.
-        if progressed && passes < PASSES_MAX {
-            passes += 1;
-            futures_lite::future::yield_now().await;
-            continue;
+        // Tasks that wake each other go first: what they queue goes to the
+        // kernel together. But never starve I/O.
+        let mut runnable = true;
+        for _ in 0..PASSES_MAX {
+            runnable = task::run_queued();
+            if !runnable {
+                break;
+            }
         }
-        passes = 0;
         let last = finished();
-        ring.turn(!progressed && !last)?;
+        ring.turn(!runnable && !last)?;
         if last {
             return Ok(());
         }
-        futures_lite::future::yield_now().await;
     }
 }
 
@@ -65,7 +66,10 @@ impl Ring {
                 Event::Accepted { listener, fd, more } => self.on_accepted(listener, fd, more),
                 Event::Done { op, result } => self.on_done(op, result),
                 Event::Tick => ticked = true,
-                Event::Woken => self.on_woken(),
+                Event::Woken => {
+                    task::take_calls();
+                    self.on_woken();
+                }
             }
         }
         if ticked {

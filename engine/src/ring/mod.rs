@@ -6,11 +6,9 @@
 //!     └──── wakers ◀──── Driver::turn ◀──── completions ◀───┘
 //! ```
 //!
-//! The driver is a task on glommio's executor that never leaves the run
-//! queue. It sleeps in `io_uring_enter` exactly when nothing else is runnable,
-//! which it knows from [`task::polls`]: every task is spawned through
-//! [`task::spawn`], which counts polls. When the count stood still between two
-//! turns of the driver, the run queue held nothing but the driver.
+//! The driver is the future that the shard's glommio executor runs. It sleeps
+//! in `io_uring_enter` exactly when nothing else is runnable, which it knows
+//! because it owns the run queue: see [`task`].
 //!
 //! Invariants
 //! * a socket has at most one send in flight; the rest waits in its queue;

@@ -445,6 +445,11 @@ impl Socket {
         Some(chunk)
     }
 
+    /// Looks at the next received chunk, if there is one.
+    pub fn front<T>(&self, look: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        self.with(|entry| entry.rx.front().map(|chunk| look(chunk)))
+    }
+
     /// Puts the rest of a taken chunk back in front.
     pub fn put_back(&self, chunk: Chunk) {
         if chunk.is_empty() {

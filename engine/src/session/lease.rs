@@ -7,11 +7,12 @@ use super::{End, Session};
 use crate::client::fatal;
 use crate::server::{Server, Slot};
 use crate::settings;
-use crate::shard::{Acquired, bump};
+use crate::shard::{Seat, bump};
 use ::pool::config::PoolMode;
 use protocol::backend::{ParameterStatus, TransactionStatus};
 use protocol::error::SqlState;
 use protocol::ledger::Kind;
+use protocol::tag::frontend_tag as tag;
 use router::effects::Effects;
 use std::rc::Rc;
 use std::task::Context;
@@ -28,24 +29,48 @@ impl Session {
             self.refuse(kind, &refusal);
             return Ok(Verdict::Drop);
         }
-        match self.pool.acquire(cx.waker()) {
-            Acquired::Server(server) => {
+        self.ask_for_server(cx)
+    }
+
+    fn ask_for_server(&mut self, cx: &mut Context<'_>) -> Result<Verdict, End> {
+        match self.pool.acquire(&mut self.seat, cx.waker()) {
+            Some(server) => {
                 self.adopt(cx, server)?;
                 Ok(Verdict::Relay)
             }
-            Acquired::Waiting(wait) => {
-                self.wait = Some(wait);
-                Ok(Verdict::Blocked)
-            }
+            None => Ok(Verdict::Blocked),
         }
+    }
+
+    /// Asks for a server before the request is read, if a whole one that needs
+    /// a server stands at the front: on a busy pool nearly all must wait, and
+    /// would be read twice.
+    pub(super) fn ask_ahead(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
+        let ready = self.server.is_none()
+            && self.refusal.is_none()
+            && !self.skipping
+            && matches!(self.request, Body::Relay)
+            && self
+                .socket
+                .front(|bytes| self.frames.whole(bytes))
+                .flatten()
+                .is_some_and(|head| needs_server(head.tag));
+        if ready {
+            self.ask_for_server(cx)?;
+        }
+        Ok(())
+    }
+
+    /// In the queue for a server, or granted one.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.seat.as_ref().is_some_and(Seat::is_taken)
     }
 
     /// Looks whether the pool has granted what the client waits for.
     pub(super) fn take_grant(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
-        let Some(granted) = self.wait.as_mut().and_then(|wait| wait.take()) else {
+        let Some(granted) = self.seat.as_mut().and_then(Seat::take) else {
             return Ok(());
         };
-        self.wait = None;
         match granted {
             Ok(server) => self.adopt(cx, server),
             Err(refusal) => {
@@ -219,6 +244,14 @@ impl Session {
             "transactions of more than one statement are not possible with pool.mode: statement";
         End::Saying(fatal(SqlState::FEATURE_NOT_SUPPORTED, text))
     }
+}
+
+/// Messages that cannot be answered without a server, whatever they say.
+fn needs_server(tag_byte: u8) -> bool {
+    matches!(
+        tag_byte,
+        tag::QUERY | tag::PARSE | tag::BIND | tag::DESCRIBE | tag::EXECUTE | tag::FUNCTION_CALL
+    )
 }
 
 /// Changes of one lease that are followed; far more than there are settings

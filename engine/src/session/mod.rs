@@ -39,7 +39,7 @@ use crate::ring::Socket;
 use crate::server::clean::{self, Departure};
 use crate::server::{Server, cancel};
 use crate::settings::{Entries, Label};
-use crate::shard::{Guard, Refusal, Shard, ShardPool, WaitFor};
+use crate::shard::{Guard, Refusal, Seat, Shard, ShardPool};
 use ::pool::config::PoolMode;
 use body::Body;
 use custom::CustomNames;
@@ -60,8 +60,8 @@ pub struct Session {
     entered: Entered,
     /// The server, while leased.
     server: Option<Box<Server>>,
-    /// A place in the pool's queue.
-    wait: Option<WaitFor>,
+    /// Where it waits for a server.
+    seat: Option<Seat>,
     /// The server is being asked what the last transaction left in it.
     settling: Option<Rc<Settling>>,
     /// The settings that the client expects.
@@ -128,7 +128,7 @@ impl Session {
             socket,
             entered,
             server: None,
-            wait: None,
+            seat: None,
             settling: None,
             startup: Rc::clone(&label),
             label,
@@ -182,7 +182,7 @@ impl Session {
     /// sent meanwhile finds everything settled. One pass is enough: nothing
     /// that `requests` does brings replies before the next turn.
     fn advance(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
-        let waited = self.wait.is_some();
+        let waited = self.is_waiting();
         if waited {
             self.take_grant(cx)?;
         }
@@ -229,7 +229,7 @@ impl Session {
             let waker = Some(cx.waker().clone());
             cancel::send(&self.pool, server.cancel_handle(), waker, guards);
         }
-        if self.wait.take().is_some() {
+        if self.seat.as_mut().is_some_and(Seat::leave) {
             let message = "canceling statement due to user request".to_owned();
             self.refusal = Some(Box::new(Refusal {
                 code: SqlState::QUERY_CANCELED,
@@ -247,7 +247,7 @@ impl Session {
             Some(server) => self.pool.mode() == PoolMode::Session && server.is_at_rest(),
         };
         at_rest
-            && self.wait.is_none()
+            && !self.is_waiting()
             && self.settling.is_none()
             && !self.socket.has_bytes()
             && !self.skipping
@@ -279,7 +279,7 @@ impl Session {
     }
 
     async fn finish(mut self: Box<Self>, end: End) {
-        self.wait = None;
+        self.seat = None;
         let departure = match &end {
             End::Goodbye | End::Saying(_) => Departure::Polite,
             End::Gone => Departure::Abrupt,

@@ -56,6 +56,10 @@ impl Session {
             if window.rest().is_empty() {
                 return Ok(());
             }
+            if let Some(head) = server.frames.whole(window.rest()) {
+                self.on_whole_reply(server, window, head)?;
+                continue;
+            }
             let step = server.frames.step(window.rest()).map_err(|error| {
                 tracing::error!(%error, "a server sent garbage");
                 self.violation(window)
@@ -93,35 +97,70 @@ impl Session {
         }
     }
 
+    /// A message that is here in one piece, as nearly all are.
+    fn on_whole_reply(
+        &mut self,
+        server: &mut Server,
+        window: &mut Window,
+        head: Head,
+    ) -> Result<(), End> {
+        if server.ledger.is_rows(head.tag) {
+            pass_rows(server, window);
+            return Ok(());
+        }
+        let total = head.total();
+        let fate = if self.is_looked_at(server, head.tag) {
+            let body = &window.rest()[head.consumed..total];
+            let fate = self.inspect(server, head, body);
+            fate.map_err(|violated| {
+                window.forward(&self.socket);
+                self.violated(violated)
+            })?
+        } else {
+            Fate::of(self.book(server, window, head.tag)?)
+        };
+        match fate {
+            Fate::Relay => window.pass(total),
+            Fate::Swallow => self.swallow(window, total),
+            Fate::Replace(bytes) => {
+                self.swallow(window, total);
+                self.socket.write(&bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Books a message that is not looked at.
+    fn book(&self, server: &mut Server, window: &mut Window, tag: u8) -> Result<Whose, End> {
+        match server.ledger.reply(tag) {
+            Ok(Reply::Part(whose)) => Ok(whose),
+            Ok(Reply::Done(entry)) => Ok(entry.whose),
+            Ok(Reply::Async(whose)) => Ok(whose.unwrap_or(Whose::Client)),
+            Ok(Reply::Ready(_) | Reply::Failed(_) | Reply::Unsolicited) | Err(_) => {
+                Err(self.violation(window))
+            }
+        }
+    }
+
+    /// The header of a message of which the rest is still coming.
     fn on_reply(
         &mut self,
         server: &mut Server,
         window: &mut Window,
         head: Head,
     ) -> Result<(), End> {
-        let need = self.looked_at(server, head);
-        if let Some(need) = need {
-            let rest = window.rest();
-            if head.carried > 0 || rest.len() < head.consumed + need {
-                self.swallow(window, head.consumed);
-                self.reply = Collected::body(head, need);
-                return if need == 0 {
-                    self.finish_reply(server)
-                } else {
-                    Ok(())
-                };
-            }
-            return self.on_whole_reply(server, window, head, need);
+        if self.is_looked_at(server, head.tag) {
+            let need = (head.body_len as usize).min(INSPECT_BYTES);
+            self.swallow(window, head.consumed);
+            self.reply = Collected::body(head, need);
+            // Without a body that is all of it.
+            return if need == 0 {
+                self.finish_reply(server)
+            } else {
+                Ok(())
+            };
         }
-        let whose = match server.ledger.reply(head.tag) {
-            Ok(Reply::Part(whose)) => whose,
-            Ok(Reply::Done(entry)) => entry.whose,
-            Ok(Reply::Async(whose)) => whose.unwrap_or(Whose::Client),
-            Ok(Reply::Ready(_) | Reply::Failed(_) | Reply::Unsolicited) | Err(_) => {
-                return Err(self.violation(window));
-            }
-        };
-        if whose == Whose::Client {
+        if self.book(server, window, head.tag)? == Whose::Client {
             self.relay(window, head);
         } else {
             self.swallow(window, head.consumed);
@@ -130,52 +169,12 @@ impl Session {
         Ok(())
     }
 
-    /// Whether a message is looked at, and how much of it.
-    fn looked_at(&self, server: &Server, head: Head) -> Option<usize> {
-        let looked_at = match head.tag {
+    fn is_looked_at(&self, server: &Server, tag_byte: u8) -> bool {
+        match tag_byte {
             tag::READY_FOR_QUERY | tag::ERROR_RESPONSE | tag::PARAMETER_STATUS => true,
             tag::COMMAND_COMPLETE => !server.suspect.is_clean(),
             _ => false,
-        };
-        looked_at.then(|| (head.body_len as usize).min(INSPECT_BYTES))
-    }
-
-    /// A message that is looked at and is here in one piece.
-    fn on_whole_reply(
-        &mut self,
-        server: &mut Server,
-        window: &mut Window,
-        head: Head,
-        need: usize,
-    ) -> Result<(), End> {
-        let rest = window.rest();
-        let body = &rest[head.consumed..head.consumed + need];
-        if need > 0 {
-            // The deframer must know what has been read; it cannot fail
-            // inside a body.
-            let _ = server.frames.step(body);
         }
-        let fate = self.inspect(server, head, body);
-        let fate = fate.map_err(|violated| {
-            window.forward(&self.socket);
-            self.violated(violated)
-        })?;
-        match fate {
-            Fate::Relay => {
-                window.pass(head.consumed + need);
-                self.reply = Body::Relay;
-            }
-            Fate::Swallow => {
-                self.swallow(window, head.consumed + need);
-                self.reply = Body::Drop;
-            }
-            Fate::Replace(bytes) => {
-                self.swallow(window, head.consumed + need);
-                self.socket.write(&bytes);
-                self.reply = Body::Drop;
-            }
-        }
-        Ok(())
     }
 
     fn on_reply_body(
@@ -405,6 +404,18 @@ impl Session {
             "the connection to the server was lost",
         )))
     }
+}
+
+/// Passes the rows at the front, which may be thousands.
+fn pass_rows(server: &Server, window: &mut Window) {
+    let rest = window.rest();
+    let mut passed = 0;
+    while let Some(head) = server.frames.whole(&rest[passed..])
+        && server.ledger.is_rows(head.tag)
+    {
+        passed += head.total();
+    }
+    window.pass(passed);
 }
 
 /// What becomes of a message that was looked at.

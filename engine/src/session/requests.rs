@@ -32,6 +32,10 @@ impl Session {
             if matches!(self.request, Body::Collect(_)) && !self.finish_collected(cx)? {
                 break;
             }
+            self.ask_ahead(cx)?;
+            if self.is_waiting() {
+                break;
+            }
             let Some(chunk) = self.socket.take() else {
                 break;
             };
@@ -69,7 +73,7 @@ impl Session {
     /// way, which PostgreSQL delivers by two signals: the second must not hit
     /// the client's next query.
     fn may_read(&self) -> bool {
-        if self.wait.is_some()
+        if self.is_waiting()
             || self.settling.is_some()
             || self.withheld
             || self.fate.is_some()

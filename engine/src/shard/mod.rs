@@ -16,7 +16,7 @@ pub use clients::{Clients, Control};
 pub use counters::{Counters, bump};
 pub use mailbox::{Mail, Mailbox, Postbox};
 pub use offload::Guard;
-pub use pool::{Acquired, Refusal, ShardPool, WaitFor};
+pub use pool::{Refusal, Seat, ShardPool};
 pub use reports::Reports;
 pub use run::{ShardSeed, run};
 

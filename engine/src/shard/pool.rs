@@ -57,20 +57,14 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// What came of asking for a server.
-pub enum Acquired {
-    /// Here it is.
-    Server(Box<Server>),
-    /// The waker given is woken when [`WaitFor::take`] has something.
-    Waiting(WaitFor),
-}
-
-/// A place in the queue. Dropping it gives the place up, and a server that
-/// was already granted goes back.
-pub struct WaitFor {
+/// Where a client waits when no server is idle. It is kept from one wait to
+/// the next: on a busy pool nearly every transaction waits. Dropping it gives
+/// up the place in the queue, and a server that was already granted goes back.
+pub struct Seat {
     pool: Rc<ShardPool>,
     waiter: u32,
-    ticket: Ticket,
+    /// The place in the queue, while the client waits.
+    ticket: Option<Ticket>,
 }
 
 #[derive(Default)]
@@ -109,11 +103,16 @@ impl ShardPool {
         self.group().pool.mode
     }
 
-    /// A server, or a place in the queue for one.
-    pub fn acquire(self: &Rc<Self>, waker: &Waker) -> Acquired {
+    /// A server; or `None`, and the client has a place in the queue: its
+    /// waker is woken when [`Seat::take`] has something. The seat must be of
+    /// this pool and not be waited on.
+    pub fn acquire(self: &Rc<Self>, seat: &mut Option<Seat>, waker: &Waker) -> Option<Box<Server>> {
         let now = self.shard.ring.now();
+        let waiter = match seat {
+            Some(seat) => seat.waiter,
+            None => id(self.waiters.borrow().vacant_key()),
+        };
         loop {
-            let waiter = id(self.waiters.borrow().vacant_key());
             let acquired = self.decide.borrow_mut().acquire(waiter, now);
             match acquired {
                 Acquire::Lease(slot) => {
@@ -125,23 +124,20 @@ impl ShardPool {
                     let mut server = server.expect("an idle server is in its place");
                     if server.check_idle() {
                         server.socket.set_idle(false);
-                        return Acquired::Server(server);
+                        return Some(server);
                     }
                     self.discard(server);
                 }
                 Acquire::Wait(ticket) => {
                     bump(&self.shard.counters.waits);
-                    self.waiters.borrow_mut().insert(Waiter {
-                        waker: waker.clone(),
-                        granted: None,
-                    });
-                    self.start_logins();
-                    self.call_janitor_if_late();
-                    return Acquired::Waiting(WaitFor {
-                        pool: Rc::clone(self),
-                        waiter,
-                        ticket,
-                    });
+                    let seat = seat.get_or_insert_with(|| Seat::new(self, waker));
+                    debug_assert!(seat.ticket.is_none() && seat.waiter == waiter);
+                    seat.ticket = Some(ticket);
+                    if !self.decide.borrow().queues_quietly() {
+                        self.start_logins();
+                        self.call_janitor_if_late();
+                    }
+                    return None;
                 }
             }
         }
@@ -324,16 +320,9 @@ impl ShardPool {
     /// Whether the janitor sleeps past the end of a server that is idle from
     /// now on.
     fn oversleeps(&self) -> bool {
-        let timeout = self
-            .group()
-            .pool
-            .idle_timeout
-            .filter(|timeout| !timeout.is_zero());
-        match (self.janitor.sleeps_until.get(), timeout) {
-            (None, _) => true,
-            (Some(_), None) => false,
-            (Some(until), Some(timeout)) => until > self.shard.ring.now() + timeout,
-        }
+        let end = self.decide.borrow().idle_end(self.shard.ring.now());
+        let sleeps = self.janitor.sleeps_until.get();
+        end.is_some_and(|end| sleeps.is_none_or(|until| until > end))
     }
 
     /// A client waits: only if that is due before the janitor wakes anyway.
@@ -496,27 +485,56 @@ impl Drop for LoginGuard {
     }
 }
 
-impl WaitFor {
-    /// What was granted, once something was.
-    pub fn take(&mut self) -> Option<Result<Box<Server>, Refusal>> {
-        self.pool.waiters.borrow_mut()[self.waiter as usize]
-            .granted
-            .take()
+impl Seat {
+    fn new(pool: &Rc<ShardPool>, waker: &Waker) -> Self {
+        let waiter = pool.waiters.borrow_mut().insert(Waiter {
+            waker: waker.clone(),
+            granted: None,
+        });
+        Self {
+            pool: Rc::clone(pool),
+            waiter: id(waiter),
+            ticket: None,
+        }
     }
-}
 
-impl Drop for WaitFor {
-    fn drop(&mut self) {
-        let waiter = self.pool.waiters.borrow_mut().remove(self.waiter as usize);
-        match waiter.granted {
+    /// Whether the client waits, or has been granted something.
+    pub fn is_taken(&self) -> bool {
+        self.ticket.is_some()
+    }
+
+    /// What was granted, once something was; with that the wait is over.
+    pub fn take(&mut self) -> Option<Result<Box<Server>, Refusal>> {
+        let granted = self.pool.waiters.borrow_mut()[self.waiter as usize]
+            .granted
+            .take()?;
+        self.ticket = None;
+        Some(granted)
+    }
+
+    /// The client does not wait any more. True if it did.
+    pub fn leave(&mut self) -> bool {
+        let granted = self.take();
+        match granted {
             Some(Ok(server)) if server.is_at_rest() => self.pool.release(server),
             Some(Ok(server)) => self.pool.discard(server),
             Some(Err(_)) => {}
             None => {
-                self.pool.decide.borrow_mut().cancel_wait(self.ticket);
+                let Some(ticket) = self.ticket.take() else {
+                    return false;
+                };
+                self.pool.decide.borrow_mut().cancel_wait(ticket);
                 self.pool.send_wakes();
             }
         }
+        true
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.leave();
+        self.pool.waiters.borrow_mut().remove(self.waiter as usize);
     }
 }
 

@@ -84,7 +84,7 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
     }
     task::spawn(watch_idle(Rc::clone(&shard)));
     task::spawn(read_mail(Rc::clone(&shard)));
-    drive(ring, || shard.finished.is_given()).await
+    drive(&ring, || shard.finished.is_given())
 }
 
 /// Servers that nobody uses still speak: settings change, PostgreSQL stops.

@@ -31,6 +31,21 @@ pub struct Violation {
 }
 
 impl<Note> Ledger<Note> {
+    /// Whether a message of this type is a row, or the description of rows, that the client asked
+    /// for: the many messages of which nothing has to be booked.
+    #[inline]
+    pub fn is_rows(&self, tag: u8) -> bool {
+        let Some(head) = self.queue.front() else {
+            return false;
+        };
+        let fits = match head.kind {
+            Kind::Query => matches!(tag, b'D' | b'T' | b'd'),
+            Kind::Execute => matches!(tag, b'D' | b'd'),
+            _ => false,
+        };
+        fits && head.whose == Whose::Client
+    }
+
     /// Books a backend message by its type.
     pub fn reply(&mut self, tag: u8) -> Result<Reply<Note>, Violation> {
         match tag {

@@ -5,6 +5,7 @@ use super::support::{exactly, next, shard, small, tcp, thread_cpu};
 use std::cell::{Cell, RefCell};
 use std::io::{Read, Write};
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -143,30 +144,93 @@ fn a_task_that_panics_takes_only_itself() {
 #[test]
 fn what_was_just_spawned_runs_before_the_shard_sleeps() {
     shard(small(), |ring| async move {
-        // From a future that does not count, as the executor's own is.
-        let call = ring.wake_handle();
-        let spawner = ring.clone();
-        let waiting: Rc<RefCell<Option<Waker>>> = Rc::default();
-        let ran = Rc::clone(&waiting);
-        glommio::spawn_local(async move {
-            spawner.woken().await;
-            task::spawn(async move { ran.take().expect("one who waits").wake() });
-        })
-        .detach();
+        let (ran, done) = (Rc::new(Cell::new(false)), ring.wake_handle());
+        let flag = Rc::clone(&ran);
+        // Spawned by a task that is itself the last one to run.
+        task::spawn(async move {
+            task::spawn(async move {
+                flag.set(true);
+                done.wake();
+            });
+        });
+        ring.woken().await;
+        assert!(ran.get());
+    });
+}
+
+#[test]
+fn a_waker_that_another_thread_uses_wakes_its_task() {
+    shard(small(), |ring| async move {
+        let shared: Arc<Mutex<(bool, Option<Waker>)>> = Arc::default();
+        let other = Arc::clone(&shared);
         std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(30));
-            call.wake();
+            let mut shared = other.lock().expect("a lock");
+            shared.0 = true;
+            shared.1.take().expect("one who waits").wake();
         });
-        // The shard sleeps now. Nothing but the spawned task ends that again.
+        // The shard sleeps now. Nothing but the other thread ends that again.
         let far = Some(Instant::now() + Duration::from_secs(10));
-        let mut asked = false;
         let awake = std::future::poll_fn(|cx| {
-            if std::mem::replace(&mut asked, true) && waiting.borrow().is_none() {
-                return Poll::Ready(());
+            let mut shared = shared.lock().expect("a lock");
+            shared.1 = Some(cx.waker().clone());
+            if shared.0 {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
             }
-            *waiting.borrow_mut() = Some(cx.waker().clone());
-            Poll::Pending
         });
         assert!(ring.until(far, awake).await.is_ok());
+    });
+}
+
+#[test]
+fn a_waker_that_outlives_its_task_wakes_nobody() {
+    shard(small(), |ring| async move {
+        let kept: Rc<RefCell<Option<Waker>>> = Rc::default();
+        let keeper = Rc::clone(&kept);
+        task::spawn(std::future::poll_fn(move |cx| {
+            *keeper.borrow_mut() = Some(cx.waker().clone());
+            Poll::Ready(())
+        }));
+        ring.sleep(Duration::from_millis(1)).await;
+        // In the place of the one that has ended.
+        let polled = Rc::new(Cell::new(0));
+        let count = Rc::clone(&polled);
+        task::spawn(std::future::poll_fn(move |_| {
+            count.set(count.get() + 1);
+            Poll::Pending
+        }));
+        ring.sleep(Duration::from_millis(1)).await;
+        kept.take().expect("a waker").wake();
+        ring.sleep(Duration::from_millis(1)).await;
+        assert_eq!(polled.get(), 1);
+    });
+}
+
+#[test]
+fn a_task_may_start_others_while_all_are_dropped() {
+    struct Last(Rc<Cell<u32>>);
+    impl Drop for Last {
+        fn drop(&mut self) {
+            self.0.set(self.0.get() + 1);
+            if self.0.get() < 5 {
+                let last = Last(Rc::clone(&self.0));
+                task::spawn(async move {
+                    let _last = last;
+                    std::future::pending::<()>().await;
+                });
+            }
+        }
+    }
+    shard(small(), |_| async {
+        let count = Rc::new(Cell::new(0));
+        let last = Last(Rc::clone(&count));
+        task::spawn(async move {
+            let _last = last;
+            std::future::pending::<()>().await;
+        });
+        task::drop_all();
+        assert_eq!(count.get(), 5);
     });
 }
