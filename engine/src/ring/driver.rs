@@ -47,22 +47,8 @@ impl Ring {
         self.0.now.set(Instant::now());
         self.detach_lingering();
         let mut ticked = false;
-        loop {
-            let event = self.0.sys.borrow_mut().next_event()?;
-            let Some(event) = event else { break };
-            self.0.completions.set(self.0.completions.get() + 1);
+        while let Some(event) = self.take_socket_events()? {
             match event {
-                Event::Recv {
-                    socket,
-                    bytes,
-                    more,
-                } => self.on_recv(socket, bytes, more),
-                Event::Sent {
-                    socket,
-                    chunks,
-                    sent,
-                    error,
-                } => self.on_sent(socket, chunks, sent, error),
                 Event::Accepted { listener, fd, more } => self.on_accepted(listener, fd, more),
                 Event::Done { op, result } => self.on_done(op, result),
                 Event::Tick => ticked = true,
@@ -70,6 +56,7 @@ impl Ring {
                     task::take_calls();
                     self.on_woken();
                 }
+                Event::Recv { .. } | Event::Sent { .. } => {}
             }
         }
         if ticked {

@@ -14,8 +14,9 @@
 //! * a socket has at most one send in flight; the rest waits in its queue;
 //! * an entry leaves its slab only when the kernel owes it no completion, so
 //!   a late completion can never meet a stranger;
-//! * bytes that stay queued for two turns leave the receive buffers for the
-//!   heap, so a slow peer never starves the shard's receives.
+//! * when less than half of the receive buffers are free, bytes that stay
+//!   queued for two turns leave them for the heap, so a slow peer never
+//!   starves the shard's receives.
 
 mod accept;
 mod chunk;

@@ -2,7 +2,7 @@
 
 use super::Ring;
 use super::chunk::Chunk;
-use super::sys::{Outgoing, Slice, Sys};
+use super::sys::{Event, Outgoing, Slice, Sys};
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
@@ -149,8 +149,41 @@ impl Ring {
         more || sockets.feeds_soon(&sys)
     }
 
-    pub(super) fn on_recv(&self, id: u32, bytes: Result<Option<Slice>, i32>, more: bool) {
+    /// Takes what came for sockets, up to an event that is not for one.
+    pub(super) fn take_socket_events(&self) -> io::Result<Option<Event>> {
         let mut sockets = self.0.sockets.borrow_mut();
+        let mut sys = self.0.sys.borrow_mut();
+        let mut taken = 0;
+        let other = loop {
+            match sys.next_event()? {
+                Some(Event::Recv {
+                    socket,
+                    bytes,
+                    more,
+                }) => self.on_recv(&mut sockets, &mut sys, socket, bytes, more),
+                Some(Event::Sent {
+                    socket,
+                    chunks,
+                    sent,
+                    error,
+                }) => self.on_sent(&mut sockets, socket, chunks, sent, error),
+                other => break other,
+            }
+            taken += 1;
+        };
+        let taken = taken + u64::from(other.is_some());
+        self.0.completions.set(self.0.completions.get() + taken);
+        Ok(other)
+    }
+
+    fn on_recv(
+        &self,
+        sockets: &mut Sockets,
+        sys: &mut Sys,
+        id: u32,
+        bytes: Result<Option<Slice>, i32>,
+        more: bool,
+    ) {
         let entry = &mut sockets.slab[id as usize];
         if !more {
             entry.recv = Recv::Off;
@@ -161,10 +194,13 @@ impl Ring {
                 entry.rx.push_back(Chunk::Ring(slice));
                 if entry.rx_bytes > RX_HIGH && entry.recv == Recv::Armed {
                     entry.recv = Recv::Ending;
-                    self.0.sys.borrow_mut().cancel_recv(id);
+                    sys.cancel_recv(id);
                 }
                 self.notify(entry);
-                sockets.note_holding(id);
+                if !entry.holding {
+                    entry.holding = true;
+                    sockets.holding.push(id);
+                }
             }
             Ok(Some(_)) => {}
             Ok(None) => {
@@ -187,9 +223,15 @@ impl Ring {
         }
     }
 
-    pub(super) fn on_sent(&self, id: u32, chunks: Outgoing, sent: usize, error: Option<i32>) {
-        let mut sockets = self.0.sockets.borrow_mut();
-        let Sockets { slab, spare, .. } = &mut *sockets;
+    fn on_sent(
+        &self,
+        sockets: &mut Sockets,
+        id: u32,
+        chunks: Outgoing,
+        sent: usize,
+        error: Option<i32>,
+    ) {
+        let Sockets { slab, spare, .. } = sockets;
         let entry = &mut slab[id as usize];
         entry.tx_flight = None;
         entry.tx_bytes -= sent;
@@ -239,7 +281,7 @@ impl Ring {
     }
 
     /// Moves bytes that have been queued for two turns out of the receive
-    /// buffers.
+    /// buffers, unless there are plenty of those.
     pub(super) fn detach_lingering(&self) {
         let mut sockets = self.0.sockets.borrow_mut();
         let Sockets {
@@ -248,6 +290,10 @@ impl Ring {
             lingering,
             ..
         } = &mut *sockets;
+        if self.0.sys.borrow().has_plenty_of_buffers() {
+            lingering.append(holding);
+            return;
+        }
         for id in lingering.drain(..) {
             if let Some(entry) = slab.get_mut(id as usize) {
                 entry.holding = false;

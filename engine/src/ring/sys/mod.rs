@@ -363,6 +363,7 @@ impl Sys {
     /// The next thing to know, after an [`enter`](Self::enter); `None` when
     /// that is all. Completions that found the queue full and wait in the
     /// kernel are fetched, too: a quick send's failure may be one of them.
+    #[inline]
     pub(super) fn next_event(&mut self) -> io::Result<Option<Event>> {
         loop {
             while let Some(entry) = self.next_completion() {
@@ -377,6 +378,7 @@ impl Sys {
         }
     }
 
+    #[inline]
     fn next_completion(&mut self) -> Option<cqueue::Entry> {
         let entry = self.ring.completion().next()?;
         let last = !cqueue::more(entry.flags());
@@ -384,6 +386,7 @@ impl Sys {
         Some(entry)
     }
 
+    #[inline]
     fn event(&mut self, entry: &cqueue::Entry) -> Option<Event> {
         let result = entry.result();
         let more = cqueue::more(entry.flags());
@@ -469,6 +472,11 @@ impl Sys {
     /// Receive buffers that the kernel has now.
     pub(super) fn free_buffers(&self) -> u32 {
         self.buffers.free()
+    }
+
+    /// Whether the kernel has at least half of the receive buffers.
+    pub(super) fn has_plenty_of_buffers(&self) -> bool {
+        2 * self.buffers.free() >= u32::from(self.buffers.count())
     }
 
     /// Whether quick sends hold chunks that the next turn gives back.
