@@ -147,6 +147,7 @@ impl Running {
                 credentials: Arc::clone(&credentials),
                 reports: Arc::clone(&reports),
                 budgets: budgets.clone(),
+                crowded: shards > usable_cpus().len(),
                 listeners,
                 hello: hello.clone(),
                 peers: receive,

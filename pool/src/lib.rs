@@ -25,7 +25,7 @@ mod settings;
 mod waiters;
 
 pub use budget::Budget;
-pub use pool::{Acquire, CloseReason, Expired, PATIENCE, Placed, Pool};
+pub use pool::{Acquire, CloseReason, Expired, MARGIN, PATIENCE, Placed, Pool};
 pub use servers::ServerKey;
 pub use settings::{LOGINS_MAX, Settings};
 pub use waiters::Ticket;

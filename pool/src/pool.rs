@@ -83,9 +83,13 @@ pub struct Expired<K, W> {
 }
 
 /// A client that waits for this long asks the other shards for a server even though its own shard has some; a server
-/// that moved stays for this long; a client waits for this much longer than another shard's before a server in use
-/// there moves. So moving, which costs a login (2 to 5 ms of both sides' CPU), stays rare under even load.
+/// that moved stays for this long.
 pub const PATIENCE: Duration = Duration::from_millis(10);
+
+/// A client waits for this much longer than another shard's before a server in use there moves. Moving costs a login (2
+/// to 5 ms of both sides' CPU): where more shards than CPUs are all saturated, waits differ by tens of milliseconds
+/// for no other reason than the kernel's time slices, and moving made that worse (half the throughput at 256 clients).
+pub const MARGIN: Duration = Duration::from_millis(100);
 
 impl<K: ServerKey, W: Copy> Pool<K, W> {
     /// An empty pool of shard number `shard` (from 0 to the budget's number of shards less one).
@@ -378,7 +382,7 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
                 return Placed::Close(CloseReason::Shrunk);
             }
             let promise =
-                |budget: &Budget| budget.promise(self.shard, self.waiters.oldest(), PATIENCE);
+                |budget: &Budget| budget.promise(self.shard, self.waiters.oldest(), MARGIN);
             if let Some(to_shard) = settled.then(|| promise(&self.budget)).flatten() {
                 self.servers.close(at, Some(to_shard));
                 return Placed::GiveAway { to_shard };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pool::{Acquire, Budget, CloseReason, PATIENCE, Placed, Pool, Settings, Ticket};
+use pool::{Acquire, Budget, CloseReason, MARGIN, PATIENCE, Placed, Pool, Settings, Ticket};
 
 type TestPool = Pool<usize, char>;
 
@@ -384,8 +384,8 @@ fn a_released_server_goes_to_a_shard_that_starves_for_longer_than_its_own_client
     let margins = [
         (None, true),
         (Some(ms(0)), false),
-        (Some(PATIENCE), false),
-        (Some(PATIENCE + ms(1)), true),
+        (Some(MARGIN), false),
+        (Some(MARGIN + ms(1)), true),
     ];
     for (own, gives) in margins {
         let (mut rich, mut poor) = pair(settings(1));

@@ -8,14 +8,19 @@ use std::time::Instant;
 /// Runs the shard's tasks and its ring until `finished` says so, or until the
 /// ring itself fails. Sleeps exactly when no task is runnable. At the end all
 /// tasks are dropped.
-pub fn drive(ring: &Ring, finished: impl Fn() -> bool) -> io::Result<()> {
+///
+/// `crowded`: there are more shards than CPUs. Then a shard that has nothing
+/// to do lets the others go first before it sleeps: what they and the peers
+/// do meanwhile comes to it together, and nobody has to wake it (at 64 clients
+/// on 4 shards and 2 CPUs 1.4 times the CPU of one shard without, 1.0 with).
+pub fn drive(ring: &Ring, crowded: bool, finished: impl Fn() -> bool) -> io::Result<()> {
     task::answer_to(ring.wake_handle());
-    let outcome = spin(ring, finished);
+    let outcome = spin(ring, crowded, finished);
     task::drop_all();
     outcome
 }
 
-fn spin(ring: &Ring, finished: impl Fn() -> bool) -> io::Result<()> {
+fn spin(ring: &Ring, crowded: bool, finished: impl Fn() -> bool) -> io::Result<()> {
     loop {
         // Tasks that wake each other go first: what they queue goes to the
         // kernel together. But never starve I/O.
@@ -27,7 +32,14 @@ fn spin(ring: &Ring, finished: impl Fn() -> bool) -> io::Result<()> {
             }
         }
         let last = finished();
-        ring.turn(!runnable && !last)?;
+        let may_sleep = !runnable && !last;
+        if may_sleep && crowded {
+            if ring.finds_something()? {
+                continue;
+            }
+            rustix::thread::sched_yield();
+        }
+        ring.turn(may_sleep)?;
         if last {
             return Ok(());
         }
@@ -35,6 +47,14 @@ fn spin(ring: &Ring, finished: impl Fn() -> bool) -> io::Result<()> {
 }
 
 impl Ring {
+    /// A turn without sleep; true when something had come, so that tasks may
+    /// be runnable again.
+    fn finds_something(&self) -> io::Result<bool> {
+        let before = self.0.completions.get();
+        self.turn(false)?;
+        Ok(self.0.completions.get() != before)
+    }
+
     /// One turn: hand over what is queued, sleep if allowed, take what came.
     pub(super) fn turn(&self, may_sleep: bool) -> io::Result<()> {
         let more = self.flush_sockets();

@@ -28,6 +28,8 @@ pub struct ShardSeed {
     pub reports: Arc<Reports>,
     /// For each group, the servers that all shards together may have.
     pub budgets: Vec<Arc<Budget>>,
+    /// There are more shards than CPUs.
+    pub crowded: bool,
     /// Its listening sockets.
     pub listeners: Vec<OwnedFd>,
     /// Where it says how it can be reached.
@@ -84,7 +86,7 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
     }
     task::spawn(watch_idle(Rc::clone(&shard)));
     task::spawn(read_mail(Rc::clone(&shard)));
-    drive(&ring, || shard.finished.is_given())
+    drive(&ring, seed.crowded, || shard.finished.is_given())
 }
 
 /// Servers that nobody uses still speak: settings change, PostgreSQL stops.
