@@ -6,6 +6,7 @@
 //! | module | what it gives |
 //! |---|---|
 //! | [`cluster`] | PostgreSQL clusters on free ports, databases and roles in them |
+//! | [`version`] | which PostgreSQL |
 //! | [`pgmux`] | a configuration, the running program, its log and its resources |
 //! | [`wire`] | a raw client: bytes in any chunking, replies as comparable lines |
 //! | [`script`] | message scripts with golden replies, run direct and through pgmux |
@@ -20,6 +21,7 @@ pub mod hostile;
 pub mod pgmux;
 pub mod process;
 pub mod script;
+pub mod version;
 pub mod wire;
 
 /// Does the same with every item, four at a time: most of a hostile test is waiting. A panic in one ends the test.

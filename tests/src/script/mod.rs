@@ -16,6 +16,7 @@
 //! | `A wait eof`, `A wait byte`, `A wait quiet` | the end; one byte that is no message; nothing for a while |
 //! | `A < ParseComplete` | golden reply of the wait above, written by `BLESS=1` |
 //! | `A << ErrorResponse …` | what pgmux answers there instead, on purpose; a reason stands above |
+//! | `A <15 …`, `A <18 …`, `A <<18 …` | the same on one version of PostgreSQL only |
 //! | `A open` | connects without logging in |
 //! | `A login user=x` | connects and logs in with these startup parameters; the reply is the outcome |
 //! | `A close`, `A reset` | leaves in order, or by a TCP reset |
@@ -23,6 +24,7 @@
 //!
 //! In strings `\n`, `\t`, `\"`, `\\`, `\xHH` are escapes; `$db` in startup parameters is the database's name.
 
+mod golden;
 mod message;
 mod parse;
 mod run;
@@ -30,7 +32,10 @@ mod swap;
 
 use std::path::{Path, PathBuf};
 
+use golden::Golden;
 pub use run::{Mode, Stage};
+
+use crate::version::Version;
 
 /// A parsed script.
 #[derive(Clone, Debug)]
@@ -84,13 +89,6 @@ enum Action {
     },
 }
 
-/// The replies that the file has: PostgreSQL's, and pgmux's where they differ on purpose.
-#[derive(Clone, Debug, Default)]
-struct Golden {
-    server: Vec<String>,
-    pgmux: Option<Vec<String>>,
-}
-
 #[derive(Clone, Debug)]
 enum Until {
     Ready(usize),
@@ -142,19 +140,24 @@ impl Script {
         lengths.max().unwrap_or(0)
     }
 
-    /// The file's text with these replies in place of the golden ones.
-    fn blessed(&self, replies: &[(usize, Vec<String>)]) -> String {
+    /// The file's text with these replies, one list for each step that has golden ones, as those of `version`.
+    fn blessed(&self, version: Version, replies: &[Vec<String>]) -> String {
         let mut text = String::new();
+        let waits = self.steps.iter().filter_map(|step| {
+            let golden = step.golden()?;
+            Some((step.line, golden))
+        });
+        let mut waits = waits.zip(replies).peekable();
         for (index, line) in self.lines.iter().enumerate() {
             if parse::is_golden(line) {
                 continue;
             }
             text.push_str(line);
             text.push('\n');
-            if let Some((_, lines)) = replies.iter().find(|(at, _)| *at == index) {
+            if let Some(((_, golden), got)) = waits.next_if(|((at, _), _)| *at == index) {
                 let client = line.chars().next().unwrap_or('A');
-                for reply in lines {
-                    text.push_str(&format!("{client} < {reply}\n"));
+                for reply in golden.blessed(version, got) {
+                    text.push_str(&format!("{client} {reply}\n"));
                 }
             }
         }
@@ -170,5 +173,14 @@ impl Script {
             _ => line.clone(),
         };
         golden.len() != got.len() || golden.iter().map(class).ne(got.iter().map(class))
+    }
+}
+
+impl Step {
+    fn golden(&self) -> Option<&Golden> {
+        match &self.action {
+            Action::Wait { golden, .. } | Action::Login { golden, .. } => Some(golden),
+            _ => None,
+        }
     }
 }
