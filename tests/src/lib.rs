@@ -12,9 +12,11 @@
 //! | [`script`] | message scripts with golden replies, run direct and through pgmux |
 //! | [`hostile`] | servers that speak as much PostgreSQL as a test wants, and then something else |
 //! | [`canary`] | the question asked after each attack: does a fresh client still get its own row? |
+//! | [`clean`] | whether servers are as good as fresh |
 //! | [`direct`] | the second look at the server, past pgmux |
 
 pub mod canary;
+pub mod clean;
 pub mod cluster;
 pub mod direct;
 pub mod hostile;
@@ -57,6 +59,19 @@ macro_rules! on_shards {
         }
         mod on_4_shards {
             $(#[test] fn $name() { super::$name(4); })*
+        }
+    };
+}
+
+/// Makes a test of each function that takes a version of PostgreSQL, on each version.
+#[macro_export]
+macro_rules! on_versions {
+    ($($name:ident),* $(,)?) => {
+        mod on_the_distributions_version {
+            $(#[test] fn $name() { super::$name($crate::version::Version::Distribution); })*
+        }
+        mod on_postgres_18 {
+            $(#[test] fn $name() { super::$name($crate::version::Version::Pg18); })*
         }
     };
 }

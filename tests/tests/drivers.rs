@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use tests::clean::{Inspector, Suspicions};
 use tests::cluster::{Cluster, PASSWORD};
 use tests::direct::Direct;
 use tests::pgmux::{Config, Pgmux};
 use tests::process::target_dir;
 use tests::version::Version;
-use tests::wire::Endpoint;
 
 tests::on_shards!(
     psql,
@@ -159,8 +159,9 @@ impl Counter {
     }
 
     fn close(mut self) {
-        let endpoint: Endpoint = self.pgmux.endpoint();
-        self.direct.expect_clean(&endpoint, &self.pgmux.login(), 4);
+        let (endpoint, login) = (self.pgmux.endpoint(), self.pgmux.login());
+        Inspector::new(Cluster::shared(), &endpoint, &login, 4)
+            .expect_clean(&mut self.direct, &Suspicions::default());
         self.pgmux.stop();
     }
 }

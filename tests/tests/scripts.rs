@@ -13,19 +13,7 @@ use tests::wire::Slicing;
 /// How many two-way splits of a script are tried, spread evenly, unless `SPLITS=all`.
 const SPLITS: usize = 4;
 
-/// Makes a test of each function for each version.
-macro_rules! on_versions {
-    ($($name:ident),* $(,)?) => {
-        mod on_the_distributions_version {
-            $(#[test] fn $name() { super::$name(super::Version::Distribution); })*
-        }
-        mod on_postgres_18 {
-            $(#[test] fn $name() { super::$name(super::Version::Pg18); })*
-        }
-    };
-}
-
-on_versions!(
+tests::on_versions!(
     scripts_direct_give_the_golden_replies,
     scripts_on_exactly_enough_servers_1_shard,
     scripts_on_exactly_enough_servers_4_shards,
@@ -36,6 +24,7 @@ on_versions!(
     scripts_with_room_for_two_statements_a_server,
     scripts_in_session_mode,
     scripts_cut_in_two,
+    scripts_cut_in_two_with_a_change_of_server_4_shards,
 );
 
 fn scripts_direct_give_the_golden_replies(version: Version) {
@@ -84,15 +73,20 @@ fn scripts_in_session_mode(version: Version) {
 }
 
 fn scripts_cut_in_two(version: Version) {
+    Theatre::open(version, 1, 0).play_all(|script| splits(script, SPLITS).map(plain).collect());
+}
+
+fn scripts_cut_in_two_with_a_change_of_server_4_shards(version: Version) {
+    Theatre::open(version, 4, 1)
+        .play_all(|script| splits(script, SPLITS / 2).map(swapped).collect());
+}
+
+/// So many two-way splits of a script, or all if that is wanted.
+fn splits(script: &Script, sample: usize) -> impl Iterator<Item = Slicing> {
     let all = std::env::var("SPLITS").is_ok_and(|splits| splits == "all");
-    Theatre::open(version, 1, 0).play_all(|script| {
-        let ways = script.longest_write().saturating_sub(1);
-        let step = if all { 1 } else { ways.div_ceil(SPLITS).max(1) };
-        (0..ways)
-            .step_by(step)
-            .map(|at| plain(Slicing::Split(at)))
-            .collect()
-    });
+    let ways = script.longest_write().saturating_sub(1);
+    let step = if all { 1 } else { ways.div_ceil(sample).max(1) };
+    (0..ways).step_by(step).map(Slicing::Split)
 }
 
 /// A pgmux, and the stages by the number of servers that their scripts need.

@@ -30,6 +30,7 @@ mod parse;
 mod run;
 mod swap;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use golden::Golden;
@@ -138,6 +139,25 @@ impl Script {
             _ => 0,
         });
         lengths.max().unwrap_or(0)
+    }
+
+    /// All that looks like the name of a custom setting in what the script sends.
+    fn dotted_names(&self) -> BTreeSet<String> {
+        let sent = self.steps.iter().filter_map(|step| match &step.action {
+            Action::Send { bytes, .. } => Some(String::from_utf8_lossy(bytes).to_lowercase()),
+            _ => None,
+        });
+        let in_name = |letter: char| letter.is_ascii_alphanumeric() || "_.".contains(letter);
+        sent.flat_map(|text| {
+            let words = text.split(|letter| !in_name(letter));
+            let named = words.filter(|word| {
+                let mut parts = word.split('.');
+                parts.clone().count() > 1
+                    && parts.all(|part| part.starts_with(|first: char| first.is_ascii_lowercase()))
+            });
+            named.map(String::from).collect::<Vec<_>>()
+        })
+        .collect()
     }
 
     /// The file's text with these replies, one list for each step that has golden ones, as those of `version`.

@@ -11,6 +11,7 @@ use super::golden::Whose;
 use super::swap::{Swapper, server_of_last_reply};
 use super::{Action, Script, Step, Until};
 use crate::canary;
+use crate::clean::{Inspector, Suspicions};
 use crate::cluster::{Cluster, PASSWORD};
 use crate::direct::Direct;
 use crate::version::Version;
@@ -48,8 +49,8 @@ pub struct Stage {
     version: Version,
     endpoint: Endpoint,
     login: Login,
-    /// How many servers pgmux may use; none without pgmux.
-    budget: Option<usize>,
+    /// Of what pgmux leaves; none without pgmux.
+    inspector: Option<Inspector>,
     admin: Direct,
     direct: Direct,
 }
@@ -69,11 +70,12 @@ impl Stage {
         let login = Login::new("app", PASSWORD, database);
         let mut direct = Direct::open(cluster, database);
         direct.run(&format!("set role {}", login.user));
+        let inspector = budget.map(|budget| Inspector::new(cluster, &endpoint, &login, budget));
         Self {
             version: cluster.version(),
             endpoint,
             login,
-            budget,
+            inspector,
             admin: Direct::open(cluster, database),
             direct,
         }
@@ -87,7 +89,7 @@ impl Stage {
             let Some(golden) = step.golden() else {
                 continue;
             };
-            let whose = match self.budget {
+            let whose = match self.inspector {
                 Some(_) => Whose::Pgmux,
                 None => Whose::Server,
             };
@@ -129,6 +131,7 @@ impl Stage {
         );
         let mut cast = Cast {
             clients: BTreeMap::new(),
+            pids: Vec::new(),
             swapper: mode.swap.then(|| Swapper::new(&self.endpoint, &self.login)),
         };
         let mut replies = Vec::new();
@@ -144,9 +147,14 @@ impl Stage {
                 replies.push((step, lines));
             }
         }
+        let mut suspicions = Suspicions {
+            clients: std::mem::take(&mut cast.pids),
+            settings: script.dotted_names(),
+        };
+        suspicions.clients.reverse();
         drop(cast);
-        if let Some(budget) = self.budget {
-            self.admin.expect_clean(&self.endpoint, &self.login, budget);
+        if let Some(inspector) = &self.inspector {
+            inspector.expect_clean(&mut self.admin, &suspicions);
             canary::check(&self.endpoint, &self.login);
         } else {
             self.admin.expect_servers(0);
@@ -158,6 +166,8 @@ impl Stage {
 /// The clients of one performance.
 struct Cast {
     clients: BTreeMap<char, Player>,
+    /// The process ids that clients were told, in the order in which they spoke.
+    pids: Vec<i32>,
     swapper: Option<Swapper>,
 }
 
@@ -182,8 +192,10 @@ impl Cast {
                 self.swap_server(*client);
                 let player = self.player(stage, *client)?;
                 player.between_transactions = false;
+                let pid = player.key.as_ref().map(|(pid, _)| *pid);
                 // The peer may rightly have closed already: then the next wait shows it.
                 let _ = player.conn.send_sliced(bytes, mode.slicing);
+                self.pids.extend(pid);
             }
             Action::Wait { client, until, .. } => return self.wait(stage, *client, until),
             Action::Open { client } => {
