@@ -66,12 +66,12 @@ impl Inspector {
             .into_iter()
             .collect();
         let mut shards = shards_of(&suspicions.clients);
-        let mut holders = Vec::new();
+        let (mut holders, mut waiting) = (Vec::new(), Vec::new());
         for _ in 0..CLIENTS_MAX {
             if unseen.is_empty() {
                 break;
             }
-            let mut client = self.client(shards.last().copied());
+            let mut client = self.client(&mut waiting, shards.last().copied());
             let server = match self.look(&mut client, &suspicions.settings) {
                 Ok(server) => server,
                 Err(left) => panic!("{left}"),
@@ -93,8 +93,13 @@ impl Inspector {
         direct.expect_idle();
     }
 
-    /// A new client, on a shard if one is named.
-    fn client(&self, shard: Option<i32>) -> Session {
+    /// A client that has said nothing yet, on a shard if one is named: one of those that wait, which landed on other
+    /// shards than was wished for, or a new one.
+    fn client(&self, waiting: &mut Vec<Session>, shard: Option<i32>) -> Session {
+        let fits = |client: &Session| shard.is_none_or(|shard| shard_of(client) == Some(shard));
+        if let Some(place) = waiting.iter().position(fits) {
+            return waiting.swap_remove(place);
+        }
         for _ in 0..CLIENTS_MAX {
             let client = Session::open(&self.front, &self.login);
             assert_eq!(
@@ -102,9 +107,10 @@ impl Inspector {
                 self.fresh_reports,
                 "what a fresh client is told"
             );
-            if shard.is_none_or(|shard| shard_of(&client) == Some(shard)) {
+            if fits(&client) {
                 return client;
             }
+            waiting.push(client);
         }
         panic!("no client has landed on shard {shard:?}");
     }
