@@ -4,6 +4,8 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # The Python of the driver tests, with psycopg and asyncpg in it.
 export PGMUX_TEST_PYTHON := $(abspath $(TARGET))/drivers/venv/bin/python
+# The programs of PostgreSQL 18, the second version that the tests run on.
+export PGMUX_TEST_POSTGRES18 := $(abspath $(TARGET))/postgres18/bin
 ARGS ?=
 FUZZ_SECONDS ?= 30
 
@@ -23,12 +25,18 @@ demo:
 	$(TARGET)/release/pgmux demo $(ARGS)
 
 install:
-	@.ci/install build postgres drivers
+	@.ci/install build postgres postgres18 drivers
+
+# Tests that meet PostgreSQL's own habits, run once more on its second version. The scripts run on both by themselves.
+ON_POSTGRES_18 := e2e leaving pool startup protocol drivers
 
 # The binary first: the end-to-end tests run it, and must not each build it.
 test: install
 	$(CARGO) build --locked -p engine --bin pgmux
 	$(CARGO) test --locked --workspace --no-fail-fast $(ARGS)
+ifeq ($(ARGS),)
+	PGMUX_TEST_POSTGRES=18 $(CARGO) test --locked -p tests --no-fail-fast $(addprefix --test ,$(ON_POSTGRES_18))
+endif
 
 check: format lint docs
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,6 +10,7 @@ use postgres::{Client, NoTls};
 use rustix::process::Signal;
 
 use crate::process::{Guarded, PATIENCE, TempDir, eventually, free_port};
+use crate::version::{Version, running_as_root};
 
 /// The password of every role that a test cluster has.
 pub const PASSWORD: &str = "correct horse 'battery' staple";
@@ -20,6 +21,8 @@ pub const ROLES: [&str; 5] = ["app", "app_md5", "app_password", "app_trust", "ot
 /// What a cluster is started with.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// Whose server it is.
+    pub version: Version,
     /// `max_connections` of the server.
     pub max_connections: u32,
     /// Further lines of postgresql.conf.
@@ -29,6 +32,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            version: Version::chosen(),
             max_connections: 400,
             settings: Vec::new(),
         }
@@ -42,13 +46,25 @@ pub struct Cluster {
     dir: TempDir,
     port: u16,
     data: PathBuf,
+    version: Version,
 }
 
 impl Cluster {
-    /// The cluster that all tests of this process share.
+    /// The cluster that all tests of this process share which do not choose a version.
     pub fn shared() -> &'static Self {
-        static SHARED: OnceLock<Cluster> = OnceLock::new();
-        SHARED.get_or_init(|| Self::start(&Options::default()))
+        Self::of(Version::chosen())
+    }
+
+    /// The cluster of a version that all tests of this process share.
+    pub fn of(version: Version) -> &'static Self {
+        static SHARED: [OnceLock<Cluster>; Version::ALL.len()] =
+            [const { OnceLock::new() }; Version::ALL.len()];
+        SHARED[version as usize].get_or_init(|| {
+            Self::start(&Options {
+                version,
+                ..Options::default()
+            })
+        })
     }
 
     /// Makes a new cluster and starts it.
@@ -60,13 +76,14 @@ impl Cluster {
         }
         let data = dir.path().join("data");
         let port = free_port();
-        init(&data);
+        init(options.version, &data);
         configure(&data, dir.path(), port, options);
         let mut cluster = Self {
             postgres: None,
             dir,
             port,
             data,
+            version: options.version,
         };
         cluster.resume();
         cluster.create_roles();
@@ -85,7 +102,7 @@ impl Cluster {
             .append(true)
             .open(self.log_path())
             .expect("the server's log");
-        let mut command = server_program("postgres");
+        let mut command = self.version.program("postgres");
         command
             .arg("-D")
             .arg(&self.data)
@@ -103,6 +120,11 @@ impl Cluster {
         });
         assert!(up.is_some(), "postgres does not answer: {}", self.log());
         self.postgres = Some(postgres);
+    }
+
+    /// Whose server it is.
+    pub fn version(&self) -> Version {
+        self.version
     }
 
     /// The TCP port on 127.0.0.1.
@@ -185,36 +207,9 @@ impl Cluster {
     }
 }
 
-/// A command that runs one of the server's programs, as the user `postgres` when the test runs as root (the server
-/// refuses to run as root).
-pub fn server_program(name: &str) -> Command {
-    let path = bin_dir().join(name);
-    if !running_as_root() {
-        return Command::new(path);
-    }
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--reuid=postgres", "--regid=postgres", "--init-groups"])
-        .arg(path);
-    command
-}
-
-/// The directory of PostgreSQL's programs: `PG_BIN`, or where Debian puts the newest version.
-pub fn bin_dir() -> PathBuf {
-    if let Some(dir) = std::env::var_os("PG_BIN") {
-        return dir.into();
-    }
-    let versions = fs::read_dir("/usr/lib/postgresql").expect("PostgreSQL's programs, or PG_BIN");
-    let newest = versions
-        .flatten()
-        .map(|entry| entry.path().join("bin"))
-        .filter(|bin| bin.join("postgres").exists())
-        .max();
-    newest.expect("PostgreSQL's server programs, or PG_BIN")
-}
-
-fn init(data: &Path) {
-    let output = server_program("initdb")
+fn init(version: Version, data: &Path) {
+    let output = version
+        .program("initdb")
         .arg("-D")
         .arg(data)
         .args(["-U", "postgres", "-A", "trust", "-N"])
@@ -268,10 +263,6 @@ fn append(path: &Path, text: &str) {
     let mut all = fs::read_to_string(path).expect("postgresql.conf");
     all.push_str(text);
     fs::write(path, all).expect("postgresql.conf");
-}
-
-fn running_as_root() -> bool {
-    rustix::process::geteuid().is_root()
 }
 
 fn postgres_ids() -> (u32, u32) {

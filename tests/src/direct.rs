@@ -4,7 +4,6 @@ use postgres::Client;
 
 use crate::cluster::Cluster;
 use crate::process::{PATIENCE, eventually};
-use crate::wire::{Endpoint, Login, Session};
 
 /// A superuser's connection past pgmux, to look at one database.
 pub struct Direct {
@@ -136,56 +135,13 @@ impl Direct {
         assert!(there.is_some(), "{count} servers expected, found {found:?}");
     }
 
-    /// Waits until every server is idle, then looks through each of them by as many clients of pgmux, each in a
-    /// transaction of its own, for anything that a client has left: settings, temp objects, LISTEN, cursors.
-    ///
-    /// A server that pgmux has just closed may still be seen, so it waits until there are no more than `budget`.
-    pub fn expect_clean(&mut self, endpoint: &Endpoint, login: &Login, budget: usize) {
-        self.expect_idle();
-        let mut servers = 0;
-        let settled = eventually(PATIENCE, || {
-            servers = self.servers().len();
-            (servers <= budget).then_some(())
-        });
-        assert!(
-            settled.is_some(),
-            "{servers} servers for a budget of {budget}"
-        );
-        let mut clients: Vec<Session> = Vec::new();
-        for _ in 0..servers {
-            let mut client = Session::open(endpoint, login);
-            client.query("begin");
-            let left: Vec<_> = client
-                .rows(LEFT_BEHIND)
-                .into_iter()
-                .flatten()
-                .flatten()
-                .collect();
-            assert!(
-                left.is_empty(),
-                "a server of {} still has {left:?}",
-                self.database
-            );
-            clients.push(client);
-        }
-        for client in &mut clients {
-            client.query("rollback");
-        }
-        self.expect_idle();
+    /// Nobody has left a prepared transaction in this database.
+    pub fn expect_nothing_prepared(&mut self) {
+        let sql = "select coalesce(string_agg(gid, ', '), '') from pg_prepared_xacts \
+                   where database = current_database()";
+        assert_eq!(self.text(sql), "", "prepared transactions");
     }
 }
 
 const OTHERS: &str = "datname = $1 and backend_type = 'client backend' and pid <> pg_backend_pid() \
                       and application_name <> 'referee'";
-
-/// All that a session can leave on a server and the next one could see.
-const LEFT_BEHIND: &str = "\
-    select 'channel ' || c from pg_listening_channels() c \
-    union all select 'cursor ' || name from pg_cursors \
-    union all select 'temp ' || relname from pg_class where relpersistence = 't' \
-        and relnamespace = pg_my_temp_schema() \
-    union all select 'setting ' || name || '=' || setting from pg_settings where source = 'session' \
-        and name not in ('transaction_isolation', 'transaction_read_only', 'transaction_deferrable') \
-    union all select 'role ' || current_user where current_user <> session_user \
-    union all select 'statement ' || name from pg_prepared_statements where from_sql \
-    union all select 'lock ' || objid from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()";

@@ -6,20 +6,24 @@
 //! | module | what it gives |
 //! |---|---|
 //! | [`cluster`] | PostgreSQL clusters on free ports, databases and roles in them |
+//! | [`version`] | which PostgreSQL |
 //! | [`pgmux`] | a configuration, the running program, its log and its resources |
 //! | [`wire`] | a raw client: bytes in any chunking, replies as comparable lines |
 //! | [`script`] | message scripts with golden replies, run direct and through pgmux |
 //! | [`hostile`] | servers that speak as much PostgreSQL as a test wants, and then something else |
 //! | [`canary`] | the question asked after each attack: does a fresh client still get its own row? |
+//! | [`clean`] | whether servers are as good as fresh |
 //! | [`direct`] | the second look at the server, past pgmux |
 
 pub mod canary;
+pub mod clean;
 pub mod cluster;
 pub mod direct;
 pub mod hostile;
 pub mod pgmux;
 pub mod process;
 pub mod script;
+pub mod version;
 pub mod wire;
 
 /// Does the same with every item, four at a time: most of a hostile test is waiting. A panic in one ends the test.
@@ -55,6 +59,19 @@ macro_rules! on_shards {
         }
         mod on_4_shards {
             $(#[test] fn $name() { super::$name(4); })*
+        }
+    };
+}
+
+/// Makes a test of each function that takes a version of PostgreSQL, on each version.
+#[macro_export]
+macro_rules! on_versions {
+    ($($name:ident),* $(,)?) => {
+        mod on_the_distributions_version {
+            $(#[test] fn $name() { super::$name($crate::version::Version::Distribution); })*
+        }
+        mod on_postgres_18 {
+            $(#[test] fn $name() { super::$name($crate::version::Version::Pg18); })*
         }
     };
 }

@@ -155,6 +155,15 @@ pub fn free_port() -> u16 {
     panic!("no free port");
 }
 
+/// The target directory, which is where this test's own program lies.
+pub fn target_dir() -> PathBuf {
+    let test = std::env::current_exe().expect("the test's own path");
+    test.ancestors()
+        .nth(3)
+        .expect("target/<profile>/deps/<test>")
+        .into()
+}
+
 /// Resident memory of a process in KiB.
 pub fn rss_kib(pid: u32) -> u64 {
     status_field(&format!("/proc/{pid}/status"), "VmRSS:")

@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use tests::clean::{Inspector, Suspicions};
 use tests::cluster::{Cluster, PASSWORD};
 use tests::direct::Direct;
 use tests::pgmux::{Config, Pgmux};
-use tests::wire::Endpoint;
+use tests::process::target_dir;
+use tests::version::Version;
 
 tests::on_shards!(
     psql,
@@ -87,7 +89,7 @@ fn python(shards: usize, program: &str) {
     let counter = Counter::open(shards);
     let python = match std::env::var_os("PGMUX_TEST_PYTHON") {
         Some(python) => PathBuf::from(python),
-        None => target().join("drivers/venv/bin/python"),
+        None => target_dir().join("drivers/venv/bin/python"),
     };
     assert!(
         python.exists(),
@@ -157,8 +159,9 @@ impl Counter {
     }
 
     fn close(mut self) {
-        let endpoint: Endpoint = self.pgmux.endpoint();
-        self.direct.expect_clean(&endpoint, &self.pgmux.login(), 4);
+        let (endpoint, login) = (self.pgmux.endpoint(), self.pgmux.login());
+        Inspector::new(Cluster::shared(), &endpoint, &login, 4)
+            .expect_clean(&mut self.direct, &Suspicions::default());
         self.pgmux.stop();
     }
 }
@@ -167,7 +170,7 @@ impl Counter {
 fn go_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let program = target().join("drivers/go-lib-pq");
+        let program = target_dir().join("drivers/go-lib-pq");
         std::fs::create_dir_all(program.parent().expect("a parent")).expect("the drivers' folder");
         let output = Command::new("go")
             .args(["build", "-o"])
@@ -176,7 +179,7 @@ fn go_program() -> &'static Path {
             .current_dir(drivers().join("go"))
             .env("GO111MODULE", "off")
             .env("GOFLAGS", "")
-            .env("GOCACHE", target().join("drivers/go-cache"))
+            .env("GOCACHE", target_dir().join("drivers/go-cache"))
             .env(
                 "GOPATH",
                 std::env::var_os("PGMUX_TEST_GOPATH").unwrap_or_else(|| "/usr/share/gocode".into()),
@@ -193,7 +196,7 @@ fn go_program() -> &'static Path {
 }
 
 fn server_tool(name: &str) -> PathBuf {
-    tests::cluster::bin_dir().join(name)
+    Version::Distribution.bin_dir().join(name)
 }
 
 fn psql_major() -> u32 {
@@ -212,13 +215,4 @@ fn psql_major() -> u32 {
 
 fn drivers() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("drivers")
-}
-
-/// The target directory, which is where this test's own program lies.
-fn target() -> PathBuf {
-    let test = std::env::current_exe().expect("the test's own path");
-    test.ancestors()
-        .nth(3)
-        .expect("target/<profile>/deps/<test>")
-        .into()
 }

@@ -6,6 +6,7 @@
 use std::io::Write as _;
 
 use postgres::{Client, NoTls};
+use tests::clean::{Inspector, Suspicions};
 use tests::cluster::{Cluster, PASSWORD};
 use tests::direct::Direct;
 use tests::pgmux::{Config, Pgmux};
@@ -34,6 +35,7 @@ tests::on_shards!(
 struct Shop {
     pgmux: Pgmux,
     direct: Direct,
+    inspector: Inspector,
 }
 
 impl Shop {
@@ -47,12 +49,16 @@ impl Shop {
              create table log(worker int, value text)",
         );
         let pgmux = Pgmux::start(&Config::new(cluster, &database).shards(shards));
-        Self { pgmux, direct }
+        Self {
+            inspector: Inspector::new(cluster, &pgmux.endpoint(), &pgmux.login(), 4),
+            pgmux,
+            direct,
+        }
     }
 
     fn close(mut self) {
-        let (endpoint, login) = (self.pgmux.endpoint(), self.pgmux.login());
-        self.direct.expect_clean(&endpoint, &login, 4);
+        self.inspector
+            .expect_clean(&mut self.direct, &Suspicions::default());
         self.pgmux.stop();
     }
 }

@@ -1,27 +1,35 @@
-//! The differential referee: every script, direct and through pgmux, in every way of cutting it.
+//! The differential referee: every script, direct and through pgmux, in every way of cutting it, on every version of
+//! PostgreSQL.
 //!
 //! `BLESS=1` writes PostgreSQL's answers into the scripts, `SCRIPT=part-of-a-name` picks scripts, `SPLITS=all` tries
 //! every two-way split instead of a sample.
 
-use tests::cluster::{Cluster, PASSWORD};
-use tests::direct::Direct;
+use tests::cluster::Cluster;
 use tests::pgmux::{Config, Pgmux};
 use tests::script::{Mode, Script, Stage};
-use tests::wire::{Endpoint, Login, Slicing};
+use tests::version::Version;
+use tests::wire::Slicing;
 
 /// How many two-way splits of a script are tried, spread evenly, unless `SPLITS=all`.
 const SPLITS: usize = 4;
 
-#[test]
-fn scripts_direct_give_the_golden_replies() {
-    let cluster = Cluster::shared();
-    let database = cluster.fresh_database();
-    let login = Login::new("app", PASSWORD, &database);
-    let mut stage = Stage::direct(
-        Endpoint::local(cluster.port()),
-        login,
-        looks(cluster, &database),
-    );
+tests::on_versions!(
+    scripts_direct_give_the_golden_replies,
+    scripts_on_exactly_enough_servers_1_shard,
+    scripts_on_exactly_enough_servers_4_shards,
+    scripts_with_a_change_of_server_between_transactions_1_shard,
+    scripts_with_a_change_of_server_between_transactions_4_shards,
+    scripts_byte_by_byte_1_shard,
+    scripts_byte_by_byte_with_a_change_of_server_4_shards,
+    scripts_with_room_for_two_statements_a_server,
+    scripts_in_session_mode,
+    scripts_cut_in_two,
+    scripts_cut_in_two_with_a_change_of_server_4_shards,
+);
+
+fn scripts_direct_give_the_golden_replies(version: Version) {
+    let cluster = Cluster::of(version);
+    let mut stage = Stage::direct(cluster, &cluster.fresh_database());
     let bless = std::env::var_os("BLESS").is_some();
     judge(Script::all().iter().map(|(path, script)| match bless {
         true => stage.bless(script, path),
@@ -29,60 +37,56 @@ fn scripts_direct_give_the_golden_replies() {
     }));
 }
 
-#[test]
-fn scripts_on_exactly_enough_servers_1_shard() {
-    Theatre::open(1, 0).play_all(|_| vec![Mode::PLAIN]);
+fn scripts_on_exactly_enough_servers_1_shard(version: Version) {
+    Theatre::open(version, 1, 0).play_all(|_| vec![Mode::PLAIN]);
 }
 
-#[test]
-fn scripts_on_exactly_enough_servers_4_shards() {
-    Theatre::open(4, 0).play_all(|_| vec![Mode::PLAIN]);
+fn scripts_on_exactly_enough_servers_4_shards(version: Version) {
+    Theatre::open(version, 4, 0).play_all(|_| vec![Mode::PLAIN]);
 }
 
-#[test]
-fn scripts_with_a_change_of_server_between_transactions_1_shard() {
-    Theatre::open(1, 1).play_all(|_| vec![swapped(Slicing::Whole)]);
+fn scripts_with_a_change_of_server_between_transactions_1_shard(version: Version) {
+    Theatre::open(version, 1, 1).play_all(|_| vec![swapped(Slicing::Whole)]);
 }
 
-#[test]
-fn scripts_with_a_change_of_server_between_transactions_4_shards() {
-    Theatre::open(4, 1).play_all(|_| vec![swapped(Slicing::Whole)]);
+fn scripts_with_a_change_of_server_between_transactions_4_shards(version: Version) {
+    Theatre::open(version, 4, 1).play_all(|_| vec![swapped(Slicing::Whole)]);
 }
 
-#[test]
-fn scripts_byte_by_byte_1_shard() {
-    Theatre::open(1, 0).play_all(|_| vec![plain(Slicing::Bytes)]);
+fn scripts_byte_by_byte_1_shard(version: Version) {
+    Theatre::open(version, 1, 0).play_all(|_| vec![plain(Slicing::Bytes)]);
 }
 
-#[test]
-fn scripts_byte_by_byte_with_a_change_of_server_4_shards() {
-    Theatre::open(4, 1).play_all(|_| vec![swapped(Slicing::Bytes)]);
+fn scripts_byte_by_byte_with_a_change_of_server_4_shards(version: Version) {
+    Theatre::open(version, 4, 1).play_all(|_| vec![swapped(Slicing::Bytes)]);
 }
 
-#[test]
-fn scripts_with_room_for_two_statements_a_server() {
+fn scripts_with_room_for_two_statements_a_server(version: Version) {
     let two = |config: Config| config.set("pool.max_prepared_statements", 2);
-    Theatre::configured(4, 1, two).play_all(|_| vec![swapped(Slicing::Whole)]);
+    Theatre::configured(version, 4, 1, two).play_all(|_| vec![swapped(Slicing::Whole)]);
 }
 
-#[test]
-fn scripts_in_session_mode() {
+fn scripts_in_session_mode(version: Version) {
     // In session mode every client of a script has a server of its own, so there must be as many as clients.
     let session = |config: Config| config.set("pool.mode", "session");
-    Theatre::configured(4, 12, session).play_all(|_| vec![Mode::PLAIN]);
+    Theatre::configured(version, 4, 12, session).play_all(|_| vec![Mode::PLAIN]);
 }
 
-#[test]
-fn scripts_cut_in_two() {
+fn scripts_cut_in_two(version: Version) {
+    Theatre::open(version, 1, 0).play_all(|script| splits(script, SPLITS).map(plain).collect());
+}
+
+fn scripts_cut_in_two_with_a_change_of_server_4_shards(version: Version) {
+    Theatre::open(version, 4, 1)
+        .play_all(|script| splits(script, SPLITS / 2).map(swapped).collect());
+}
+
+/// So many two-way splits of a script, or all if that is wanted.
+fn splits(script: &Script, sample: usize) -> impl Iterator<Item = Slicing> {
     let all = std::env::var("SPLITS").is_ok_and(|splits| splits == "all");
-    Theatre::open(1, 0).play_all(|script| {
-        let ways = script.longest_write().saturating_sub(1);
-        let step = if all { 1 } else { ways.div_ceil(SPLITS).max(1) };
-        (0..ways)
-            .step_by(step)
-            .map(|at| plain(Slicing::Split(at)))
-            .collect()
-    });
+    let ways = script.longest_write().saturating_sub(1);
+    let step = if all { 1 } else { ways.div_ceil(sample).max(1) };
+    (0..ways).step_by(step).map(Slicing::Split)
 }
 
 /// A pgmux, and the stages by the number of servers that their scripts need.
@@ -97,17 +101,18 @@ struct Theatre {
 }
 
 impl Theatre {
-    fn open(shards: usize, spare_servers: usize) -> Self {
-        Self::configured(shards, spare_servers, |config| config)
+    fn open(version: Version, shards: usize, spare_servers: usize) -> Self {
+        Self::configured(version, shards, spare_servers, |config| config)
     }
 
     fn configured(
+        version: Version,
         shards: usize,
         spare_servers: usize,
         configure: impl Fn(Config) -> Config + 'static,
     ) -> Self {
         let build = move |needs: &[usize]| {
-            let cluster = Cluster::shared();
+            let cluster = Cluster::of(version);
             let config = Config::new(cluster, &cluster.fresh_database()).shards(shards);
             // Shorter than the patience of a script, so that a lease that is missing shows as the error that it is.
             let mut config = configure(config.set("pool.connection_timeout", "6s"));
@@ -125,14 +130,9 @@ impl Theatre {
             }
             let pgmux = Pgmux::start(&config);
             let stages = databases.into_iter().map(|(need, database)| {
-                let login = Login::new("app", PASSWORD, &database);
-                {
-                    let looks = looks(cluster, &database);
-                    (
-                        need,
-                        Stage::pgmux(pgmux.endpoint(), login, looks, need + spare_servers),
-                    )
-                }
+                let budget = need + spare_servers;
+                let stage = Stage::pgmux(cluster, &database, pgmux.endpoint(), budget);
+                (need, stage)
             });
             let stages = stages.collect();
             (pgmux, stages)
@@ -185,13 +185,6 @@ fn swapped(slicing: Slicing) -> Mode {
         slicing,
         swap: true,
     }
-}
-
-fn looks(cluster: &Cluster, database: &str) -> (Direct, Direct) {
-    (
-        Direct::open(cluster, database),
-        Direct::open(cluster, database),
-    )
 }
 
 fn judge(results: impl Iterator<Item = Result<(), String>>) {

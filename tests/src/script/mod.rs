@@ -16,6 +16,7 @@
 //! | `A wait eof`, `A wait byte`, `A wait quiet` | the end; one byte that is no message; nothing for a while |
 //! | `A < ParseComplete` | golden reply of the wait above, written by `BLESS=1` |
 //! | `A << ErrorResponse …` | what pgmux answers there instead, on purpose; a reason stands above |
+//! | `A <15 …`, `A <18 …`, `A <<18 …` | the same on one version of PostgreSQL only |
 //! | `A open` | connects without logging in |
 //! | `A login user=x` | connects and logs in with these startup parameters; the reply is the outcome |
 //! | `A close`, `A reset` | leaves in order, or by a TCP reset |
@@ -23,14 +24,19 @@
 //!
 //! In strings `\n`, `\t`, `\"`, `\\`, `\xHH` are escapes; `$db` in startup parameters is the database's name.
 
+mod golden;
 mod message;
 mod parse;
 mod run;
 mod swap;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use golden::Golden;
 pub use run::{Mode, Stage};
+
+use crate::version::Version;
 
 /// A parsed script.
 #[derive(Clone, Debug)]
@@ -84,13 +90,6 @@ enum Action {
     },
 }
 
-/// The replies that the file has: PostgreSQL's, and pgmux's where they differ on purpose.
-#[derive(Clone, Debug, Default)]
-struct Golden {
-    server: Vec<String>,
-    pgmux: Option<Vec<String>>,
-}
-
 #[derive(Clone, Debug)]
 enum Until {
     Ready(usize),
@@ -142,19 +141,43 @@ impl Script {
         lengths.max().unwrap_or(0)
     }
 
-    /// The file's text with these replies in place of the golden ones.
-    fn blessed(&self, replies: &[(usize, Vec<String>)]) -> String {
+    /// All that looks like the name of a custom setting in what the script sends.
+    fn dotted_names(&self) -> BTreeSet<String> {
+        let sent = self.steps.iter().filter_map(|step| match &step.action {
+            Action::Send { bytes, .. } => Some(String::from_utf8_lossy(bytes).to_lowercase()),
+            _ => None,
+        });
+        let in_name = |letter: char| letter.is_ascii_alphanumeric() || "_.".contains(letter);
+        sent.flat_map(|text| {
+            let words = text.split(|letter| !in_name(letter));
+            let named = words.filter(|word| {
+                let mut parts = word.split('.');
+                parts.clone().count() > 1
+                    && parts.all(|part| part.starts_with(|first: char| first.is_ascii_lowercase()))
+            });
+            named.map(String::from).collect::<Vec<_>>()
+        })
+        .collect()
+    }
+
+    /// The file's text with these replies, one list for each step that has golden ones, as those of `version`.
+    fn blessed(&self, version: Version, replies: &[Vec<String>]) -> String {
         let mut text = String::new();
+        let waits = self.steps.iter().filter_map(|step| {
+            let golden = step.golden()?;
+            Some((step.line, golden))
+        });
+        let mut waits = waits.zip(replies).peekable();
         for (index, line) in self.lines.iter().enumerate() {
             if parse::is_golden(line) {
                 continue;
             }
             text.push_str(line);
             text.push('\n');
-            if let Some((_, lines)) = replies.iter().find(|(at, _)| *at == index) {
+            if let Some(((_, golden), got)) = waits.next_if(|((at, _), _)| *at == index) {
                 let client = line.chars().next().unwrap_or('A');
-                for reply in lines {
-                    text.push_str(&format!("{client} < {reply}\n"));
+                for reply in golden.blessed(version, got) {
+                    text.push_str(&format!("{client} {reply}\n"));
                 }
             }
         }
@@ -170,5 +193,14 @@ impl Script {
             _ => line.clone(),
         };
         golden.len() != got.len() || golden.iter().map(class).ne(got.iter().map(class))
+    }
+}
+
+impl Step {
+    fn golden(&self) -> Option<&Golden> {
+        match &self.action {
+            Action::Wait { golden, .. } | Action::Login { golden, .. } => Some(golden),
+            _ => None,
+        }
     }
 }

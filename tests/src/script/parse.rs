@@ -1,7 +1,8 @@
 //! From a script's text to its steps.
 
+use super::golden::{Golden, Whose, read_mark};
 use super::message::{self, Token, tokens};
-use super::{Action, Golden, Script, Step, Until};
+use super::{Action, Script, Step, Until};
 
 type Fault = (usize, String);
 
@@ -51,7 +52,9 @@ pub fn script(name: &str, text: &str) -> Result<Script, Fault> {
 /// Whether a line is a golden reply of PostgreSQL.
 pub fn is_golden(line: &str) -> bool {
     let mut words = line.split_whitespace();
-    words.next().is_some_and(is_client) && words.next() == Some("<")
+    let client = words.next().is_some_and(is_client);
+    let mark = words.next().and_then(read_mark);
+    client && mark.is_some_and(|(whose, _)| whose == Whose::Server)
 }
 
 /// Handles a line of one client; says whether a run of messages may go on.
@@ -76,11 +79,10 @@ fn client_line(
             }
             return Ok(true);
         }
-        "<" => golden(script)?.server.push(reply(line, "<")),
-        "<<" => golden(script)?
-            .pgmux
-            .get_or_insert_default()
-            .push(reply(line, "<<")),
+        mark if mark.starts_with('<') => {
+            let whose = read_mark(mark).ok_or_else(|| format!("unknown mark {mark}"))?;
+            golden(script)?.add(whose, reply(line, mark));
+        }
         "cut" => {}
         "wait" => {
             let until = until(rest)?;
@@ -125,11 +127,8 @@ fn golden(script: &mut Script) -> Result<&mut Golden, String> {
     }
 }
 
-fn reply(line: &str, mark: &str) -> String {
-    line.split_once(mark)
-        .map_or("", |(_, reply)| reply)
-        .trim()
-        .into()
+fn reply<'l>(line: &'l str, mark: &str) -> &'l str {
+    line.split_once(mark).map_or("", |(_, reply)| reply).trim()
 }
 
 fn until(rest: &[&Token]) -> Result<Until, String> {
@@ -172,6 +171,7 @@ impl Script {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::version::Version;
 
     #[test]
     fn a_run_of_messages_is_one_write_and_cut_ends_it() {
@@ -193,12 +193,12 @@ mod tests {
 
     #[test]
     fn blessing_replaces_golden_replies_and_keeps_all_else() {
-        let text = "# why\nA > Sync\nA wait Z\nA < old\nA << ours\n# end\n";
+        let text = "# why\nA > Sync\nA wait Z\nA < old\nA <18 older\nA << ours\n# end\n";
         let script = script("x", text).expect("a script");
-        let blessed = script.blessed(&[(2, vec!["new".into()])]);
+        let blessed = script.blessed(Version::Pg18, &[vec!["old".into(), "new".into()]]);
         assert_eq!(
             blessed,
-            "# why\nA > Sync\nA wait Z\nA < new\nA << ours\n# end\n"
+            "# why\nA > Sync\nA wait Z\nA < old\nA <18 new\nA << ours\n# end\n"
         );
     }
 

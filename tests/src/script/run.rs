@@ -4,12 +4,17 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use super::golden::Whose;
 use super::swap::{Swapper, server_of_last_reply};
-use super::{Action, Golden, Script, Step, Until};
+use super::{Action, Script, Step, Until};
 use crate::canary;
+use crate::clean::{Inspector, Suspicions};
+use crate::cluster::{Cluster, PASSWORD};
 use crate::direct::Direct;
+use crate::version::Version;
 use crate::wire::{
     Conn, Endpoint, Login, Message, Session, Slicing, WireError, describe, frontend,
 };
@@ -41,37 +46,37 @@ type Replies<'s> = Vec<(&'s Step, Vec<String>)>;
 /// A database in which scripts play, and the way to it.
 #[derive(Debug)]
 pub struct Stage {
+    version: Version,
     endpoint: Endpoint,
     login: Login,
-    /// How many servers pgmux may use; none without pgmux.
-    budget: Option<usize>,
+    /// Of what pgmux leaves; none without pgmux.
+    inspector: Option<Inspector>,
     admin: Direct,
     direct: Direct,
 }
 
 impl Stage {
     /// A stage whose clients connect to PostgreSQL itself.
-    pub fn direct(endpoint: Endpoint, login: Login, looks: (Direct, Direct)) -> Self {
-        Self::new(endpoint, login, looks, None)
+    pub fn direct(cluster: &Cluster, database: &str) -> Self {
+        Self::new(cluster, database, Endpoint::local(cluster.port()), None)
     }
 
-    /// A stage whose clients connect to pgmux, which may use so many servers.
-    pub fn pgmux(endpoint: Endpoint, login: Login, looks: (Direct, Direct), budget: usize) -> Self {
-        Self::new(endpoint, login, looks, Some(budget))
+    /// A stage whose clients connect to pgmux at `front`, which may use so many servers.
+    pub fn pgmux(cluster: &Cluster, database: &str, front: Endpoint, budget: usize) -> Self {
+        Self::new(cluster, database, front, Some(budget))
     }
 
-    fn new(
-        endpoint: Endpoint,
-        login: Login,
-        (admin, mut direct): (Direct, Direct),
-        budget: Option<usize>,
-    ) -> Self {
+    fn new(cluster: &Cluster, database: &str, endpoint: Endpoint, budget: Option<usize>) -> Self {
+        let login = Login::new("app", PASSWORD, database);
+        let mut direct = Direct::open(cluster, database);
         direct.run(&format!("set role {}", login.user));
+        let inspector = budget.map(|budget| Inspector::new(cluster, &endpoint, &login, budget));
         Self {
+            version: cluster.version(),
             endpoint,
             login,
-            budget,
-            admin,
+            inspector,
+            admin: Direct::open(cluster, database),
             direct,
         }
     }
@@ -81,28 +86,30 @@ impl Stage {
     pub fn play(&mut self, script: &Script, mode: Mode) -> Result<(), String> {
         let replies = self.perform(script, mode)?;
         for (step, got) in &replies {
-            let expected = match step.golden() {
-                Some(Golden {
-                    pgmux: Some(ours), ..
-                }) if self.budget.is_some() => ours,
-                Some(golden) => &golden.server,
-                None => continue,
+            let Some(golden) = step.golden() else {
+                continue;
             };
-            if script.differs(expected, got) {
-                return Err(difference(script, step, mode, expected, got));
+            let whose = match self.inspector {
+                Some(_) => Whose::Pgmux,
+                None => Whose::Server,
+            };
+            let expected = golden.expected(whose, self.version);
+            if script.differs(&expected, got) {
+                return Err(difference(script, step, mode, &expected, got));
             }
         }
         Ok(())
     }
 
-    /// Plays a script and writes the replies into its file as the golden ones.
+    /// Plays a script and writes the replies into its file as the golden ones of the stage's version.
     pub fn bless(&mut self, script: &Script, path: &Path) -> Result<(), String> {
+        // Stages of other versions write into the same file at the same time.
+        static WRITING: Mutex<()> = Mutex::new(());
         let replies = self.perform(script, Mode::PLAIN)?;
-        let replies: Vec<_> = replies
-            .into_iter()
-            .map(|(step, lines)| (step.line, lines))
-            .collect();
-        std::fs::write(path, script.blessed(&replies)).map_err(|error| error.to_string())
+        let replies: Vec<_> = replies.into_iter().map(|(_, lines)| lines).collect();
+        let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+        let blessed = Script::load(path).blessed(self.version, &replies);
+        std::fs::write(path, blessed).map_err(|error| error.to_string())
     }
 
     /// As [`Self::enact`], with a check that failed told as a difference of this script.
@@ -124,6 +131,7 @@ impl Stage {
         );
         let mut cast = Cast {
             clients: BTreeMap::new(),
+            pids: Vec::new(),
             swapper: mode.swap.then(|| Swapper::new(&self.endpoint, &self.login)),
         };
         let mut replies = Vec::new();
@@ -139,9 +147,14 @@ impl Stage {
                 replies.push((step, lines));
             }
         }
+        let mut suspicions = Suspicions {
+            clients: std::mem::take(&mut cast.pids),
+            settings: script.dotted_names(),
+        };
+        suspicions.clients.reverse();
         drop(cast);
-        if let Some(budget) = self.budget {
-            self.admin.expect_clean(&self.endpoint, &self.login, budget);
+        if let Some(inspector) = &self.inspector {
+            inspector.expect_clean(&mut self.admin, &suspicions);
             canary::check(&self.endpoint, &self.login);
         } else {
             self.admin.expect_servers(0);
@@ -150,18 +163,11 @@ impl Stage {
     }
 }
 
-impl Step {
-    fn golden(&self) -> Option<&Golden> {
-        match &self.action {
-            Action::Wait { golden, .. } | Action::Login { golden, .. } => Some(golden),
-            _ => None,
-        }
-    }
-}
-
 /// The clients of one performance.
 struct Cast {
     clients: BTreeMap<char, Player>,
+    /// The process ids that clients were told, in the order in which they spoke.
+    pids: Vec<i32>,
     swapper: Option<Swapper>,
 }
 
@@ -186,8 +192,10 @@ impl Cast {
                 self.swap_server(*client);
                 let player = self.player(stage, *client)?;
                 player.between_transactions = false;
+                let pid = player.key.as_ref().map(|(pid, _)| *pid);
                 // The peer may rightly have closed already: then the next wait shows it.
                 let _ = player.conn.send_sliced(bytes, mode.slicing);
+                self.pids.extend(pid);
             }
             Action::Wait { client, until, .. } => return self.wait(stage, *client, until),
             Action::Open { client } => {
