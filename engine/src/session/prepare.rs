@@ -96,7 +96,7 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Verdict, EncodeError> {
         if let Some(known) = self.statements_mut().get(name).cloned() {
-            return self.parse_again(known, out);
+            return self.parse_again(known, rest, out);
         }
         if !self.statements_mut().has_room(name.len() + rest.len()) {
             return self.fail(
@@ -151,14 +151,15 @@ impl Session {
     }
 
     /// The name is taken. The server says so itself when it is asked to parse
-    /// under the name of its copy.
+    /// under the name of its copy; it looks at the text first
+    /// (`exec_parse_message`), so a text that is wrong is told as such.
     fn parse_again(
         &mut self,
         known: Rc<Statement>,
+        rest: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Verdict, EncodeError> {
         let number = self.ensure_prepared(&known.definition, out)?;
-        let rest = &known.definition.rest;
         ParseHead {
             name: internal_name(number).as_bytes(),
             rest,
