@@ -62,6 +62,7 @@ impl Session {
             .as_ref()
             .is_none_or(|server| server.ledger.is_idle());
         let kept = if whole { rest } else { &[] };
+        let slot = self.unnamed_slot();
         let statements = self.statements_mut();
         let before = match &mut statements.unnamed {
             // The usual case reuses the buffer of the statement before.
@@ -81,7 +82,7 @@ impl Session {
                 slot.replace(fresh)
             }
         };
-        let note = Some(statements.unnamed_changed(before));
+        let note = Some(statements.unnamed_changed(before, slot));
         if let Some(server) = &mut self.server {
             server.unnamed = Slot::Of(id);
         }
