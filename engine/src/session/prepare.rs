@@ -218,6 +218,9 @@ impl Session {
             return Ok(number);
         }
         self.make_room(out)?;
+        // If an earlier message of the batch fails, the copy is never made:
+        // the next batch must know before it uses it.
+        self.changes = true;
         let Some(server) = &mut self.server else {
             return Ok(0);
         };
@@ -349,6 +352,9 @@ impl Session {
                 }
                 .encode(out)?;
                 server.ledger.push(Kind::Parse, Whose::Behalf, None);
+                // As for a named copy; what the server has otherwise may be
+                // another client's.
+                self.changes = true;
                 server.unnamed = Slot::Of(unnamed.id);
                 if !unnamed.effects.is_clean() {
                     server.suspect = server.suspect.union(unnamed.effects);
