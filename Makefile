@@ -8,12 +8,14 @@ export PGMUX_TEST_PYTHON := $(abspath $(TARGET))/drivers/venv/bin/python
 export PGMUX_TEST_POSTGRES18 := $(abspath $(TARGET))/postgres18/bin
 ARGS ?=
 FUZZ_SECONDS ?= 30
+SOAK_SECONDS ?= 600
 
-.PHONY: help demo test check format lint docs bench fuzz-smoke install
+.PHONY: help demo test soak check format lint docs bench fuzz-smoke install
 
 help:
 	@echo 'make demo        try pgmux in front of a throwaway PostgreSQL (ARGS="--seconds 10")'
 	@echo 'make test        run every test, end to end included'
+	@echo 'make soak        let 64 clients work at random for SOAK_SECONDS=$(SOAK_SECONDS) (SOAK_SEED=n repeats a run)'
 	@echo 'make check       formatting, lints and documentation, warnings are errors'
 	@echo 'make bench       measure against PgBouncer and PostgreSQL itself (ARGS="--help")'
 	@echo 'make fuzz-smoke  run each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
@@ -37,6 +39,12 @@ test: install
 ifeq ($(ARGS),)
 	PGMUX_TEST_POSTGRES=18 $(CARGO) test --locked -p tests --no-fail-fast $(addprefix --test ,$(ON_POSTGRES_18))
 endif
+
+# Two minutes of it are part of `make test`.
+soak:
+	@.ci/install build postgres
+	$(CARGO) build --locked -p engine --bin pgmux
+	SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --locked -p tests --test soak -- --nocapture
 
 check: format lint docs
 

@@ -40,6 +40,8 @@ stats! {
     logging_in,
     /// Sockets of any kind now, closing ones included.
     sockets,
+    /// Receive buffers that hold bytes of somebody now.
+    buffers_lent,
     /// Clients that wait for a server now.
     waiting,
     /// Servers now.

@@ -90,7 +90,7 @@ impl Direct {
     }
 
     /// What all servers in this database do, to be read by a person.
-    fn activity(&mut self) -> Vec<String> {
+    pub fn activity(&mut self) -> Vec<String> {
         let sql = format!(
             "select (pid, state, wait_event, query)::text from pg_stat_activity where {OTHERS}"
         );

@@ -16,6 +16,7 @@ on_shards!(
     waiters_are_served_in_the_order_of_their_coming,
     waiter_that_gives_up_keeps_its_session,
     waiter_that_leaves_frees_its_place,
+    waiters_with_settings_and_new_statements_do_not_pass_a_server_on_unused,
     idle_servers_are_closed_after_idle_timeout,
     servers_are_replaced_after_max_lifetime,
     session_mode_keeps_the_server_until_the_client_leaves,
@@ -170,6 +171,37 @@ fn waiter_that_leaves_frees_its_place(shards: usize) {
     assert_eq!(last.replies().len(), 4);
     canary::ask(&mut holder);
     bench.direct.expect_idle();
+    bench.pgmux.stop();
+}
+
+fn waiters_with_settings_and_new_statements_do_not_pass_a_server_on_unused(shards: usize) {
+    // Each has just made a statement, and needs the server's settings changed before its next message.
+    let bench = bench(shards, |config| config.servers(1));
+    let mut clients: Vec<Session> = (0..4).map(|_| bench.pgmux.client()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.query(&format!("set work_mem = '{}MB'", number + 1));
+        let mut batch = frontend::parse("s", "select current_setting('work_mem')", &[]);
+        batch.extend(frontend::sync());
+        client.send(&batch);
+        client.replies();
+    }
+    let mut holder = bench.pgmux.client();
+    holder.query("begin");
+    let mut batch = frontend::bind_text("", "s", &[]);
+    batch.extend(frontend::execute("", 0));
+    batch.extend(frontend::sync());
+    for client in &mut clients {
+        client.send(&batch);
+        // The request must have arrived before the server is free: a round on an idle login proves that.
+        bench.pgmux.client();
+    }
+    holder.query("commit");
+    for (number, client) in clients.iter_mut().enumerate() {
+        let replies = client.replies();
+        let row = replies.iter().find(|message| message.tag == b'D');
+        let expected = format!("{}MB", number + 1);
+        assert_eq!(row.expect("a row").row(), [Some(expected)]);
+    }
     bench.pgmux.stop();
 }
 

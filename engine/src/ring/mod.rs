@@ -151,6 +151,11 @@ impl Ring {
         self.0.sys.borrow().free_buffers()
     }
 
+    /// Receive buffers that hold bytes of somebody.
+    pub fn lent_buffers(&self) -> u32 {
+        self.0.sys.borrow().lent_buffers()
+    }
+
     /// Sockets whose entry is still in use.
     pub fn open_sockets(&self) -> usize {
         self.0.sockets.borrow().len()

@@ -191,6 +191,7 @@ impl Server {
                     .get_or_insert_with(|| message.body.as_slice().into());
                 let undone: Vec<_> = self.ledger.take_undone().collect();
                 undone.into_iter().for_each(|entry| self.undo(entry.note));
+                self.unnamed = Slot::Unknown;
             }
             Reply::Unsolicited => return Err(Broken::Closed),
             Reply::Part(Whose::Ours) if message.tag == b'D' && answer.rows.len() < OWN_ROWS => {
@@ -218,7 +219,6 @@ impl Server {
             Some(Note::Drops { definition, number }) => self.prepared.restore(definition, number),
             _ => {}
         }
-        self.unnamed = Slot::Unknown;
     }
 }
 

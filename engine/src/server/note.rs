@@ -1,6 +1,6 @@
 //! What is written beside an entry of a server's ledger.
 
-use super::{Definition, Statement};
+use super::{Definition, Slot, Statement};
 use router::effects::Effects;
 use std::rc::Rc;
 
@@ -19,6 +19,8 @@ pub enum Note {
         /// Which state the message made. Only from there it is taken back: a
         /// later message may have changed it again.
         to: u64,
+        /// What the server had then.
+        slot: Slot,
     },
     /// A `Parse` of ours, so that the server has the client's statement.
     Prepares(Rc<Definition>),

@@ -214,15 +214,12 @@ impl Session {
     }
 }
 
-/// Whether a message is about a named statement.
+/// Whether a message is about a statement whose copy on the server matters.
 fn names_statement(kind: Kind, body: &[u8]) -> bool {
     match kind {
         Kind::Parse => body.first().is_some_and(|&byte| byte != 0),
-        Kind::Bind => {
-            let mut names = body.split(|&byte| byte == 0);
-            names.nth(1).is_some_and(|name| !name.is_empty())
-        }
-        Kind::DescribeStatement => body.get(1).is_some_and(|&byte| byte != 0),
+        // The unnamed statement too: it may have to be made on the server.
+        Kind::Bind | Kind::DescribeStatement => true,
         Kind::Close => matches!(body, [b'S', name, ..] if *name != 0),
         _ => false,
     }

@@ -62,6 +62,7 @@ impl Session {
             .as_ref()
             .is_none_or(|server| server.ledger.is_idle());
         let kept = if whole { rest } else { &[] };
+        let slot = self.unnamed_slot();
         let statements = self.statements_mut();
         let before = match &mut statements.unnamed {
             // The usual case reuses the buffer of the statement before.
@@ -81,7 +82,7 @@ impl Session {
                 slot.replace(fresh)
             }
         };
-        let note = Some(statements.unnamed_changed(before));
+        let note = Some(statements.unnamed_changed(before, slot));
         if let Some(server) = &mut self.server {
             server.unnamed = Slot::Of(id);
         }
@@ -96,7 +97,7 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Verdict, EncodeError> {
         if let Some(known) = self.statements_mut().get(name).cloned() {
-            return self.parse_again(known, out);
+            return self.parse_again(known, rest, out);
         }
         if !self.statements_mut().has_room(name.len() + rest.len()) {
             return self.fail(
@@ -151,14 +152,15 @@ impl Session {
     }
 
     /// The name is taken. The server says so itself when it is asked to parse
-    /// under the name of its copy.
+    /// under the name of its copy; it looks at the text first
+    /// (`exec_parse_message`), so a text that is wrong is told as such.
     fn parse_again(
         &mut self,
         known: Rc<Statement>,
+        rest: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Verdict, EncodeError> {
         let number = self.ensure_prepared(&known.definition, out)?;
-        let rest = &known.definition.rest;
         ParseHead {
             name: internal_name(number).as_bytes(),
             rest,
@@ -216,6 +218,9 @@ impl Session {
             return Ok(number);
         }
         self.make_room(out)?;
+        // If an earlier message of the batch fails, the copy is never made:
+        // the next batch must know before it uses it.
+        self.changes = true;
         let Some(server) = &mut self.server else {
             return Ok(0);
         };
@@ -347,6 +352,9 @@ impl Session {
                 }
                 .encode(out)?;
                 server.ledger.push(Kind::Parse, Whose::Behalf, None);
+                // As for a named copy; what the server has otherwise may be
+                // another client's.
+                self.changes = true;
                 server.unnamed = Slot::Of(unnamed.id);
                 if !unnamed.effects.is_clean() {
                     server.suspect = server.suspect.union(unnamed.effects);

@@ -6,7 +6,7 @@ use super::window::Window;
 use super::{End, Session};
 use crate::client::fatal;
 use crate::limits::{INSPECT_BYTES, SLICE_BYTES};
-use crate::server::{Note, Server, Slot};
+use crate::server::{Note, Server};
 use crate::shard::bump;
 use ::pool::config::PoolMode;
 use protocol::backend::TransactionStatus;
@@ -317,7 +317,6 @@ impl Session {
             .ledger
             .reply(head.tag)
             .map_err(|_| Violated::Server)?;
-        server.unnamed = Slot::Unknown;
         server.said_goodbye = super::refuse::is_fatal(body);
         let mut undone: Vec<_> = server.ledger.take_undone().collect();
         // The oldest is the one that failed; it comes last.

@@ -8,8 +8,8 @@
 
 use super::Session;
 use crate::limits::STATEMENT_BYTES;
-use crate::server::{Note, Server, Statement, UnnamedStatement};
-use protocol::ledger::Entry;
+use crate::server::{Note, Server, Slot, Statement, UnnamedStatement};
+use protocol::ledger::{Entry, Kind};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -58,7 +58,8 @@ impl Statements {
     }
 
     /// The unnamed statement has changed; the note that takes it back.
-    pub(super) fn unnamed_changed(&mut self, before: Option<UnnamedStatement>) -> Note {
+    /// `slot`: what the server has had.
+    pub(super) fn unnamed_changed(&mut self, before: Option<UnnamedStatement>, slot: Slot) -> Note {
         let from = self.state;
         self.changes += 1;
         self.state = self.changes;
@@ -66,6 +67,7 @@ impl Statements {
             before: before.map(Box::new),
             from,
             to: self.state,
+            slot,
         }
     }
 
@@ -101,10 +103,17 @@ impl Session {
             .server
             .as_ref()
             .is_none_or(|server| server.ledger.is_idle());
+        let slot = self.unnamed_slot();
         let statements = self.statements.as_mut()?;
         let before = statements.unnamed.take();
-        let note = statements.unnamed_changed(before);
+        let note = statements.unnamed_changed(before, slot);
         (!certain).then_some(note)
+    }
+
+    /// What the server has for an unnamed statement.
+    pub(super) fn unnamed_slot(&self) -> Slot {
+        let server = self.server.as_ref();
+        server.map_or(Slot::Unknown, |server| server.unnamed)
     }
 
     /// Takes back what a message would have done that was never carried out.
@@ -117,13 +126,23 @@ impl Session {
                 server.prepared.forget(statement.definition.id, None);
             }
             Some(Note::Closes(statement)) => self.statements_mut().insert(statement),
-            Some(Note::Unnamed { before, from, to }) => {
+            Some(Note::Unnamed {
+                before,
+                from,
+                to,
+                slot,
+            }) => {
                 let statements = self.statements_mut();
                 if statements.state == to {
                     statements.state = from;
                     let before = before.filter(|_| !is_cause);
                     statements.unnamed = before.map(|before| *before);
+                    server.unnamed = if is_cause { Slot::Unknown } else { slot };
                 }
+            }
+            // One of ours, or of a client that had no statements.
+            None if matches!(entry.kind, Kind::Parse | Kind::Close | Kind::Query) => {
+                server.unnamed = Slot::Unknown;
             }
             note => server.undo(note),
         }

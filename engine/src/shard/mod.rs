@@ -95,6 +95,7 @@ impl Shard {
         stats.clients = self.clients.len() as u64;
         stats.logging_in = self.unauthenticated.get() as u64;
         stats.sockets = self.ring.open_sockets() as u64;
+        stats.buffers_lent = u64::from(self.ring.lent_buffers());
         stats.panics = task::panics();
         stats.ring_enters = ring.enters;
         stats.ring_sleeps = ring.sleeps;

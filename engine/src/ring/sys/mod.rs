@@ -479,6 +479,11 @@ impl Sys {
         2 * self.buffers.free() >= u32::from(self.buffers.count())
     }
 
+    /// Receive buffers that the kernel has filled and not got back.
+    pub(super) fn lent_buffers(&self) -> u32 {
+        u32::from(self.buffers.count()) - self.buffers.free()
+    }
+
     /// Whether quick sends hold chunks that the next turn gives back.
     pub(super) fn has_quick(&self) -> bool {
         !self.quick.is_empty()
