@@ -21,6 +21,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::process::Signal;
 use tests::canary;
+use tests::clean::{Inspector, Suspicions};
 use tests::cluster::{Cluster, PASSWORD};
 use tests::direct::Direct;
 use tests::pgmux::{Config, Pgmux};
@@ -67,6 +68,7 @@ fn nobody_sees_anything_of_another_and_nothing_is_missing_afterwards() {
 struct Soak {
     pgmux: Pgmux,
     direct: Direct,
+    inspector: Inspector,
     endpoints: [Endpoint; 2],
     logins: [Login; 2],
 }
@@ -92,6 +94,7 @@ impl Soak {
         let pgmux = Pgmux::start(&config);
         Self {
             endpoints: [pgmux.endpoint(), Endpoint::local(cluster.port())],
+            inspector: Inspector::new(cluster, &pgmux.endpoint(), &pgmux.login(), SERVERS),
             logins: [pgmux.login(), Login::new("app", PASSWORD, &twin)],
             direct: Direct::open(cluster, &database),
             pgmux,
@@ -207,7 +210,8 @@ impl Soak {
     /// No server holds anything of a client; fresh clients look through each.
     fn expect_clean(&mut self) {
         let (endpoint, login) = (self.pgmux.endpoint(), self.pgmux.login());
-        self.direct.expect_clean(&endpoint, &login, SERVERS);
+        self.inspector
+            .expect_clean(&mut self.direct, &Suspicions::default());
         let temporary = "select count(*) from pg_class where relpersistence = 't'";
         assert_eq!(self.direct.number(temporary), 0, "temporary tables");
         canary::check(&endpoint, &login);
