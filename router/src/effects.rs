@@ -66,6 +66,8 @@ effects! {
     Deallocate = "deallocate",
     /// `DEALLOCATE ALL`.
     DeallocateAll = "deallocate_all",
+    /// `pg_prepared_statements`, or code that may name prepared statements where they are not seen (`DO`).
+    PreparedNames = "prepared_names",
     /// `DISCARD ALL`.
     DiscardAll = "discard_all",
     /// `DISCARD TEMP`.
@@ -165,6 +167,14 @@ impl Effects {
         Effect::CloseAll,
         Effect::AdvisoryUnlock,
         Effect::AdvisoryUnlockAll,
+    ]);
+
+    /// What names prepared statements by SQL, makes such a name, or looks at them all.
+    pub const NAMING: Effects = Effects::of(&[
+        Effect::Prepare,
+        Effect::Execute,
+        Effect::Deallocate,
+        Effect::PreparedNames,
     ]);
 
     /// The set of these effects.

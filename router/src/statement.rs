@@ -102,6 +102,14 @@ pub fn statements(text: &[u8], options: Options) -> Statements<'_> {
     }
 }
 
+/// All that could be a name in `text`: every word and every identifier in quotes. Names whose escapes are not read
+/// (`U&"..."`) come as they stand.
+pub fn identifiers(text: &[u8], options: Options) -> impl Iterator<Item = Ident<'_>> {
+    Scanner::new(text, options)
+        .filter(|token| head::is_name(token.kind))
+        .map(move |token| Ident::new(token.text(text)))
+}
+
 /// See [`statements`].
 #[derive(Clone, Debug)]
 pub struct Statements<'a> {

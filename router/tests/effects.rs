@@ -385,6 +385,29 @@ fn notifications_and_the_rest() {
         ("do $$ begin perform 1; end $$", &[DoOrCall]),
         ("do language plpgsql 'begin end'", &[DoOrCall]),
         ("call p(1)", &[DoOrCall]),
+        // Code that may name prepared statements.
+        (
+            "do $$ begin execute 'execute s'; end $$",
+            &[DoOrCall, PreparedNames],
+        ),
+        (
+            "do $$ begin deallocate s; end $$",
+            &[DoOrCall, PreparedNames],
+        ),
+        (
+            "do $$ begin perform from pg_prepared_statements; end $$",
+            &[DoOrCall, PreparedNames],
+        ),
+        (
+            "do $$ begin execute 'create table t (a int)'; end $$",
+            &[DoOrCall],
+        ),
+        ("select name from pg_prepared_statements", &[PreparedNames]),
+        (
+            "select 1 from pg_catalog.pg_prepared_statement()",
+            &[PreparedNames],
+        ),
+        ("select 'pg_prepared_statements'", &[]),
         ("copy t from stdin", &[CopyStdin]),
         ("copy t (a, b) from stdin with (format csv)", &[CopyStdin]),
         ("copy t from stdout", &[CopyStdin]),

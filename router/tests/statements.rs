@@ -226,3 +226,12 @@ fn settings_have_a_name_and_the_value_as_it_is_written() {
         assert_eq!(found, setting, "{text}");
     }
 }
+
+#[test]
+fn identifiers_are_all_that_could_be_a_name() {
+    let text = b"explain execute \"My s\" ('x', 1) -- y\n; deallocate Foo";
+    let names: Vec<_> = router::statement::identifiers(text, Options::default())
+        .map(|name| String::from_utf8_lossy(&name.folded()).into_owned())
+        .collect();
+    assert_eq!(names, ["explain", "execute", "My s", "deallocate", "foo"]);
+}

@@ -167,6 +167,13 @@ async fn reset(pool: &ShardPool, server: &mut Server) -> Result<(), Broken> {
         .any(|tag| matches!(&**tag, b"DISCARD ALL" | b"DEALLOCATE ALL"))
     {
         server.prepared.clear();
+        server.native = None;
+    }
+    if server.native.take().is_some() {
+        if server.query(b"DEALLOCATE ALL").await?.error.is_some() {
+            return Err(Broken::Unexpected(b'E'));
+        }
+        server.prepared.clear();
     }
     server.unnamed = Slot::Empty;
     let found = server.probe(&pool.group().user, []).await?;

@@ -216,6 +216,11 @@ impl Server {
             Some(Note::Prepares(definition)) => {
                 self.prepared.forget(definition.id, None);
             }
+            Some(Note::Supplies(statement)) => {
+                if let Some(native) = &mut self.native {
+                    native.remove(&statement);
+                }
+            }
             Some(Note::Drops { definition, number }) => self.prepared.restore(definition, number),
             _ => {}
         }

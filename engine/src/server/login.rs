@@ -330,6 +330,7 @@ impl Login<'_> {
                         label: self.pool.labels.empty(),
                         parameters,
                         prepared: Prepared::default(),
+                        native: None,
                         unnamed: Slot::Empty,
                         suspect: Effects::default(),
                         pinned: false,

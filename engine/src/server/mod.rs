@@ -4,14 +4,18 @@ pub mod cancel;
 pub mod clean;
 pub mod dialog;
 pub mod login;
+mod native;
 mod note;
 mod parameters;
 pub mod probe;
 mod statements;
 
+pub use native::{FoundStatement, Native};
 pub use note::{Note, UnnamedStatement};
 pub use parameters::Parameters;
-pub use statements::{Definition, Prepared, Statement, internal_name, is_internal};
+pub use statements::{
+    Definition, Prepared, Statement, fresh_number, internal_name, is_internal, statement_key,
+};
 
 use crate::ring::Socket;
 use crate::settings::Label;
@@ -39,6 +43,8 @@ pub struct Server {
     pub parameters: Parameters,
     /// Which prepared statements it has.
     pub prepared: Prepared,
+    /// It has its client's statements under the client's own names.
+    pub native: Option<Box<Native>>,
     /// What is in its unnamed slot.
     pub unnamed: Slot,
     /// What texts sent since it was last clean may have done to the session.
@@ -92,7 +98,7 @@ impl Server {
     /// Whether a text was sent that may have changed the session in a way
     /// that outlives its transaction.
     pub fn is_suspect(&self) -> bool {
-        !self.suspect.is_clean() || self.pinned || self.tainted
+        !self.suspect.is_clean() || self.pinned || self.tainted || self.native.is_some()
     }
 
     /// Reads what came while nobody used the server. False when it must go:

@@ -24,6 +24,13 @@ pub enum Note {
     },
     /// A `Parse` of ours, so that the server has the client's statement.
     Prepares(Rc<Definition>),
+    /// A `Parse` of ours of the client's statement under the client's name.
+    Supplies(Rc<Statement>),
+    /// The client's `Parse` of a named statement on a native server: the
+    /// statement is there once the server has said so.
+    Makes(Rc<Statement>),
+    /// The client's `Close` of this statement on a native server.
+    Unmakes(Rc<Statement>),
     /// The message names this statement, and an error may name it too.
     Uses(Rc<Statement>),
     /// The client's `Close` of this statement, answered by us.

@@ -6,8 +6,9 @@
 //! another server. It is right after ROLLBACK, savepoints, errors in the
 //! middle of a text, `set_config` and functions alike.
 
-use super::Server;
 use super::dialog::{Answer, Broken};
+use super::{FoundStatement, Server};
+use crate::limits::OWN_ROWS;
 use crate::settings::Entries;
 
 /// What a session holds.
@@ -15,6 +16,8 @@ use crate::settings::Entries;
 pub struct Found {
     /// Settings made in it.
     pub settings: Entries,
+    /// Its prepared statements, if they were asked for.
+    pub statements: Vec<FoundStatement>,
     /// What cannot be moved, in words for an operator; empty when nothing.
     pub pins: Vec<&'static str>,
     /// Notifications that came while asking, as messages.
@@ -24,13 +27,14 @@ pub struct Found {
 impl Server {
     /// Asks. `user` is the pool's role: another session user is a setting.
     /// `custom`: settings that the server does not list, to be asked for by
-    /// name; the names are words joined by dots.
+    /// name; the names are words joined by dots. A native server is asked for
+    /// its statements too.
     pub async fn probe<'a>(
         &mut self,
         user: &str,
         custom: impl IntoIterator<Item = &'a [u8]>,
     ) -> Result<Found, Broken> {
-        let query = question(custom);
+        let query = question(custom, self.native.is_some());
         let answer = self.query(&query).await?;
         if answer.error.is_none() {
             return found(&answer, user.as_bytes()).ok_or(Broken::Unexpected(b'D'));
@@ -68,8 +72,11 @@ impl Server {
     }
 }
 
-fn question<'a>(custom: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+fn question<'a>(custom: impl IntoIterator<Item = &'a [u8]>, native: bool) -> Vec<u8> {
     let mut query = QUERY.to_vec();
+    if native {
+        query.extend_from_slice(STATEMENTS);
+    }
     for name in custom {
         debug_assert!(!name.contains(&b'\''));
         for part in [
@@ -90,6 +97,10 @@ fn found(answer: &Answer, user: &[u8]) -> Option<Found> {
         notifications: answer.notifications.clone(),
         ..Found::default()
     };
+    // What came beyond that has not been read.
+    if answer.rows.len() >= OWN_ROWS {
+        return None;
+    }
     for row in &answer.rows {
         let [Some(kind), Some(name), value] = row.as_slice() else {
             return None;
@@ -101,6 +112,11 @@ fn found(answer: &Answer, user: &[u8]) -> Option<Found> {
             continue;
         }
         let value = value.as_deref().unwrap_or_default();
+        if &**kind == b"statement" {
+            let (name, from_sql) = (name.clone(), value == b"true");
+            found.statements.push(FoundStatement { name, from_sql });
+            continue;
+        }
         match (&**kind, &**name) {
             (b"setting", b"session_authorization") if value == user => {}
             (b"setting", b"role") if value == b"none" => {}
@@ -126,9 +142,11 @@ const UNHURRIED: &[u8] =
     b"BEGIN; SELECT pg_catalog.current_setting('statement_timeout'); SET LOCAL statement_timeout = 0";
 /// A timeout of a millisecond may be missed a few times on a busy machine.
 const TRIES: u32 = 20;
+/// The pin of what SQL's PREPARE has made.
+pub const STATEMENT_PIN: &str = "prepared statement";
 const PINS: &[&str] = &[
     "listen",
-    "prepared statement",
+    STATEMENT_PIN,
     "held cursor",
     "advisory lock",
     "temporary object",
@@ -153,6 +171,10 @@ WHERE relnamespace OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()) OPERAT
 (SELECT pg_catalog.count(*) FROM pg_catalog.pg_depend \
 WHERE refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass \
 AND refobjid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema()))::pg_catalog.text";
+
+/// Added for a native server.
+const STATEMENTS: &[u8] = b" UNION ALL SELECT 'statement', name, from_sql::pg_catalog.text \
+FROM pg_catalog.pg_prepared_statements";
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,12 @@
 //! Prepared statements: a client's definition, and a server's copy of it.
 
+use crate::limits::NAME_BYTES;
 use router::effects::Effects;
+use std::cell::Cell;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a client's `Parse` said, without the name. Shared by all clients of
 /// a pool that say the same under the same settings.
@@ -23,14 +27,14 @@ pub struct Statement {
     pub name: Box<[u8]>,
     /// What it is.
     pub definition: Rc<Definition>,
+    /// Larger than that of every statement that the client made before.
+    pub made: u64,
 }
 
 /// The copies that a server has, least recently used out first.
 #[derive(Debug, Default)]
 pub struct Prepared {
     copies: HashMap<u64, Copy, foldhash::fast::FixedState>,
-    /// Counts copies made: the source of names that are never used twice.
-    made: u64,
     uses: u64,
 }
 
@@ -52,21 +56,15 @@ impl Prepared {
 
     /// Notes a copy that a `Parse` about to be sent makes; its number.
     pub fn make(&mut self, definition: &Rc<Definition>) -> u64 {
-        self.made += 1;
         self.uses += 1;
+        let number = fresh_number();
         let copy = Copy {
             definition: Rc::clone(definition),
-            number: self.made,
+            number,
             used: self.uses,
         };
         self.copies.insert(definition.id, copy);
-        self.made
-    }
-
-    /// A number for a name that no copy will have.
-    pub fn fresh(&mut self) -> u64 {
-        self.made += 1;
-        self.made
+        number
     }
 
     /// Forgets the copy of a definition, if it is the one with this number.
@@ -105,6 +103,24 @@ impl Prepared {
             .map(|copy| (copy.definition, copy.number))
     }
 
+    /// Takes all of them out.
+    pub fn take_all(&mut self) -> Vec<(Rc<Definition>, u64)> {
+        let copies = self.copies.drain();
+        copies
+            .map(|(_, copy)| (copy.definition, copy.number))
+            .collect()
+    }
+
+    /// Keeps only those whose numbers are right.
+    pub fn retain(&mut self, mut is_there: impl FnMut(u64) -> bool) {
+        self.copies.retain(|_, copy| is_there(copy.number));
+    }
+
+    /// The numbers of all of them.
+    pub fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.copies.values().map(|copy| copy.number)
+    }
+
     /// The server has none any more.
     pub fn clear(&mut self) {
         self.copies.clear();
@@ -119,6 +135,33 @@ impl Prepared {
     pub fn is_empty(&self) -> bool {
         self.copies.is_empty()
     }
+}
+
+/// A number for a name that nothing of ours has had in this process. Shards
+/// take them in blocks, so that they do not meet at the counter.
+pub fn fresh_number() -> u64 {
+    static NEXT_BLOCK: AtomicU64 = AtomicU64::new(0);
+    thread_local! {
+        static LEFT: Cell<Range<u64>> = const { Cell::new(0..0) };
+    }
+    LEFT.with(|left| {
+        let mut numbers = left.take();
+        let number = numbers.next().unwrap_or_else(|| {
+            // Zero is the name that no server ever has.
+            let start = 1 + NEXT_BLOCK.fetch_add(BLOCK, Ordering::Relaxed);
+            numbers = start + 1..start + BLOCK;
+            start
+        });
+        left.set(numbers);
+        number
+    })
+}
+
+const BLOCK: u64 = 1024;
+
+/// As much of a statement's name as PostgreSQL tells names apart by.
+pub fn statement_key(name: &[u8]) -> &[u8] {
+    &name[..name.len().min(NAME_BYTES)]
 }
 
 /// The name of a server's copy.
@@ -172,7 +215,21 @@ mod tests {
         let first = prepared.make(&definition(1));
         prepared.forget(1, Some(first));
         assert_ne!(prepared.make(&definition(1)), first);
-        assert_ne!(prepared.fresh(), prepared.fresh());
+        assert_ne!(fresh_number(), fresh_number());
+    }
+
+    #[test]
+    fn no_two_shards_give_the_same_number() {
+        let take = || (0..3 * BLOCK).map(|_| fresh_number()).collect::<Vec<_>>();
+        let shards = [std::thread::spawn(take), std::thread::spawn(take)];
+        let mut numbers: Vec<_> = shards
+            .into_iter()
+            .flat_map(|shard| shard.join().expect("a shard"))
+            .collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len() as u64, 6 * BLOCK);
+        assert!(!numbers.contains(&0));
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! `DEALLOCATE` by SQL text of a statement that the client prepared by the
-//! protocol, and that the server knows by a name of ours.
+//! A simple query that is `DEALLOCATE` of a statement which the client prepared
+//! by the protocol, and which the server knows by a name of ours. Drivers send
+//! it, so it gets by without a native server ([`super::native`]).
 //!
 //! The server gets a `DEALLOCATE` of an empty statement made for the purpose,
 //! so that tag, status and errors are its own; the client's statement goes
@@ -7,11 +8,10 @@
 
 use super::Session;
 use super::body::Verdict;
-use crate::server::{Note, Slot, Statement, internal_name};
+use crate::server::{Note, Slot, Statement, fresh_number, internal_name};
 use protocol::encode::EncodeError;
-use protocol::frontend::{Parse, ParseHead, Query};
+use protocol::frontend::{ParseHead, Query};
 use protocol::ledger::{Kind, Whose};
-use protocol::list::List;
 use router::effects::{Effect, Effects};
 use router::scan::Options;
 use router::statement::{Kind as Said, statements};
@@ -21,7 +21,7 @@ impl Session {
     /// The client's statement that a text deallocates, if that is all that
     /// the text does.
     pub(super) fn deallocated(&self, effects: Effects, text: &[u8]) -> Option<Rc<Statement>> {
-        if !effects.contains(Effect::Deallocate) {
+        if !effects.contains(Effect::Deallocate) || self.is_native() {
             return None;
         }
         let mut said = statements(text, Options::default());
@@ -33,7 +33,7 @@ impl Session {
         self.statements.as_ref()?.get(&name).cloned()
     }
 
-    /// By a simple query.
+    /// Deallocates it.
     pub(super) fn deallocate(
         &mut self,
         known: Rc<Statement>,
@@ -57,41 +57,14 @@ impl Session {
         Ok(Verdict::Replace)
     }
 
-    /// By a `Parse` of the unnamed statement. Which statement it was about is
-    /// remembered until the server says `DEALLOCATE`.
-    pub(super) fn parse_deallocate(
-        &mut self,
-        known: Rc<Statement>,
-        out: &mut Vec<u8>,
-    ) -> Result<Verdict, EncodeError> {
-        let text = self.stand_in(out)?;
-        if let Some(server) = &mut self.server {
-            server.ledger.push(Kind::Parse, Whose::Ours, None);
-        }
-        let mut parse = Vec::new();
-        Parse {
-            name: b"",
-            query: text.as_bytes(),
-            param_types: List::empty(),
-        }
-        .encode(&mut parse)?;
-        // Behind the header and the empty name.
-        let verdict = self.parse_unnamed(&parse[6..], true, Effects::of(&[Effect::Deallocate]));
-        debug_assert_eq!(verdict, Verdict::Relay);
-        out.extend_from_slice(&parse);
-        self.statements_mut().deallocating = Some(known);
-        Ok(Verdict::Replace)
-    }
-
     /// Makes the server prepare an empty statement under a fresh name; the
     /// text that deallocates it.
     fn stand_in(&mut self, out: &mut Vec<u8>) -> Result<String, EncodeError> {
         self.barrier = true;
-        let number = self.server.as_mut().map_or(0, |server| {
+        if let Some(server) = &mut self.server {
             server.suspect.insert(Effect::Deallocate);
-            server.prepared.fresh()
-        });
-        let name = internal_name(number);
+        }
+        let name = internal_name(fresh_number());
         ParseHead {
             name: name.as_bytes(),
             rest: b"\0\0\0",

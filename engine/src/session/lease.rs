@@ -102,6 +102,10 @@ impl Session {
                 return Err(End::Torn(None));
             }
         }
+        if self.pool.mode() == PoolMode::Session {
+            // Nobody else's until the client leaves: its names are its own.
+            server.native.get_or_insert_default();
+        }
         self.reply = Body::Relay;
         self.server = Some(server);
         Ok(())
@@ -231,6 +235,9 @@ impl Session {
             return Err(End::Torn(Some(fatal(SqlState::CONNECTION_FAILURE, text))));
         };
         self.label = label;
+        for statement in &settled.gone {
+            self.statements_mut().remove(statement);
+        }
         self.socket.write(&settled.words);
         if std::mem::take(&mut self.withheld) {
             self.socket.write(READY_IDLE);

@@ -68,15 +68,22 @@ impl Session {
             Some((0, text)) if whole && !text.contains(&0) => {
                 scan_effects(text, Options::default())
             }
+            // It may be a long EXECUTE.
+            _ if !whole => {
+                scan_effects(body, Options::default()).union(Effects::of(&[Effect::Unknown]))
+            }
             _ => Effects::of(&[Effect::Unknown]),
         };
-        if self.must_wait_to_deallocate(effects) {
+        if self.must_wait_to_name(effects) {
             return Ok(Verdict::Blocked);
         }
         if let Some(text) = body.strip_suffix(&[0])
             && let Some(known) = self.deallocated(effects, text)
         {
             return self.deallocate(known, out);
+        }
+        if self.must_wait_for_names(effects, body, out)? {
+            return Ok(Verdict::Blocked);
         }
         self.suspect(effects);
         if !effects.is_clean() {
@@ -123,6 +130,10 @@ impl Session {
             .as_ref()
             .and_then(|statements| statements.get(name).cloned());
         match (known, &mut self.server) {
+            (Some(known), Some(server)) if server.has_own(&known) => {
+                self.push(Kind::Close, Some(Note::Unmakes(known)));
+                Verdict::Relay
+            }
             // The server's copy stays, for others who say the same.
             (Some(known), Some(server)) => {
                 server.ledger.push(
@@ -136,7 +147,12 @@ impl Session {
             }
             // It may be a statement of SQL's PREPARE; otherwise the server
             // says that all is well, too.
-            (None, Some(_)) if !is_internal(name) => {
+            (None, Some(server))
+                if !is_internal(name) || server.native.is_some() && server.prepared.is_empty() =>
+            {
+                if server.native.is_some() {
+                    server.suspect.insert(Effect::Deallocate);
+                }
                 self.push(Kind::Close, None);
                 Verdict::Relay
             }
@@ -179,11 +195,11 @@ impl Session {
         true
     }
 
-    /// The same for a name in a `DEALLOCATE`.
-    pub(super) fn must_wait_to_deallocate(&mut self, effects: Effects) -> bool {
+    /// The same for a name in a text.
+    pub(super) fn must_wait_to_name(&mut self, effects: Effects) -> bool {
         let server = self.server.as_ref();
         let waits = self.barrier
-            && effects.contains(Effect::Deallocate)
+            && effects.intersects(Effects::NAMING)
             && server
                 .is_some_and(|server| !server.ledger.is_empty() && !server.ledger.is_copy_in());
         self.wants_flush |= waits;

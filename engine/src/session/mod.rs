@@ -15,7 +15,8 @@
 //! | `messages` | Query, Close, FunctionCall, and who looks at the rest |
 //! | `prepare` | Parse, Bind, Describe: the statements' copies on servers |
 //! | `statements` | the client's prepared statements, and what an error takes back |
-//! | `deallocate` | `DEALLOCATE` by SQL text of such a statement |
+//! | `deallocate` | `DEALLOCATE` of such a statement by a simple query |
+//! | `native` | names that SQL and the protocol share |
 //! | `custom` | the names of custom settings in texts and parameters |
 //! | `lease` | getting a server, giving it back, what it must be asked before |
 //! | `replies` | frames what the server sends, books it in the ledger |
@@ -26,6 +27,7 @@ mod custom;
 mod deallocate;
 mod lease;
 mod messages;
+mod native;
 mod prepare;
 mod refuse;
 mod replies;

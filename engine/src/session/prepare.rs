@@ -32,15 +32,14 @@ impl Session {
         match (name.is_empty(), whole) {
             (true, _) => {
                 let effects = effects_of(rest, whole);
-                if self.must_wait_to_deallocate(effects) {
+                if self.must_wait_to_name(effects)
+                    || self.must_wait_for_names(effects, text_of(rest), out)?
+                {
                     return Ok(Verdict::Blocked);
                 }
                 if !effects.is_clean() {
                     self.note_changes(effects);
                     self.note_custom(text_of(rest), effects);
-                    if let Some(known) = self.deallocated(effects, text_of(rest)) {
-                        return self.parse_deallocate(known, out);
-                    }
                 }
                 Ok(self.parse_unnamed(rest, whole, effects))
             }
@@ -96,8 +95,10 @@ impl Session {
         rest: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Verdict, EncodeError> {
-        if let Some(known) = self.statements_mut().get(name).cloned() {
-            return self.parse_again(known, rest, out);
+        let native = self.is_native();
+        let known = self.statements_mut().get(name).cloned();
+        if let Some(known) = known.filter(|_| !native) {
+            return self.parse_again(known, name, rest, out);
         }
         if !self.statements_mut().has_room(name.len() + rest.len()) {
             return self.fail(
@@ -108,15 +109,24 @@ impl Session {
             );
         }
         let definition = self.define(rest);
+        if self.must_wait_to_name(definition.effects)
+            || self.must_wait_for_names(definition.effects, text_of(rest), out)?
+        {
+            return Ok(Verdict::Blocked);
+        }
         self.suspect(definition.effects);
         if !definition.effects.is_clean() {
             self.note_custom(text_of(rest), definition.effects);
         }
-        self.changes = true;
         let statement = Rc::new(Statement {
             name: name.into(),
             definition,
+            made: self.shard.fresh_id(),
         });
+        if self.is_native() {
+            return self.parse_natively(statement, out);
+        }
+        self.changes = true;
         self.make_room(out)?;
         let Some(server) = &mut self.server else {
             return Ok(Verdict::Drop);
@@ -157,6 +167,7 @@ impl Session {
     fn parse_again(
         &mut self,
         known: Rc<Statement>,
+        name: &[u8],
         rest: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Verdict, EncodeError> {
@@ -166,7 +177,7 @@ impl Session {
             rest,
         }
         .encode(out)?;
-        self.push(Kind::Parse, Some(Note::Uses(Rc::clone(&known))));
+        self.push(Kind::Parse, Some(Note::Uses(called(known, name))));
         Ok(Verdict::Replace)
     }
 
@@ -263,6 +274,9 @@ impl Session {
             {
                 self.note_custom_parameters(body, effects);
             }
+            if self.must_wait_for_unnamed(out)? {
+                return Ok(Verdict::Blocked);
+            }
             self.ensure_unnamed(out)?;
             self.push(Kind::Bind, None);
             return Ok(Verdict::Relay);
@@ -274,13 +288,18 @@ impl Session {
         let Some(known) = known else {
             return self.unknown_statement(Kind::Bind, name, out);
         };
-        let number = self.ensure_prepared(&known.definition, out)?;
+        if self.must_wait_for_named(&known, out)? {
+            return Ok(Verdict::Blocked);
+        }
         self.suspect(known.definition.effects);
         if !known.definition.effects.is_clean() {
             self.note_changes(known.definition.effects);
             self.note_custom_parameters(body, known.definition.effects);
         }
-        let internal = internal_name(number);
+        if self.is_native() {
+            return self.use_natively(Kind::Bind, name, out);
+        }
+        let internal = internal_name(self.ensure_prepared(&known.definition, out)?);
         // Only the header and the names are written anew; a body that is
         // still coming follows as it comes.
         let length = head.body_len as usize + internal.len() - name.len() + 4;
@@ -294,7 +313,7 @@ impl Session {
             out.push(0);
         }
         out.extend_from_slice(rest);
-        self.push(Kind::Bind, Some(Note::Uses(known)));
+        self.push(Kind::Bind, Some(Note::Uses(called(known, name))));
         Ok(Verdict::Replace)
     }
 
@@ -312,6 +331,9 @@ impl Session {
             return Ok(Verdict::Relay);
         };
         if name.is_empty() {
+            if self.must_wait_for_unnamed(out)? {
+                return Ok(Verdict::Blocked);
+            }
             self.ensure_unnamed(out)?;
             self.push(Kind::DescribeStatement, None);
             return Ok(Verdict::Relay);
@@ -323,13 +345,22 @@ impl Session {
         let Some(known) = known else {
             return self.unknown_statement(Kind::DescribeStatement, name, out);
         };
+        if self.must_wait_for_named(&known, out)? {
+            return Ok(Verdict::Blocked);
+        }
+        if self.is_native() {
+            return self.use_natively(Kind::DescribeStatement, name, out);
+        }
         let number = self.ensure_prepared(&known.definition, out)?;
         Describe {
             kind: Target::Statement,
             name: internal_name(number).as_bytes(),
         }
         .encode(out)?;
-        self.push(Kind::DescribeStatement, Some(Note::Uses(known)));
+        self.push(
+            Kind::DescribeStatement,
+            Some(Note::Uses(called(known, name))),
+        );
         Ok(Verdict::Replace)
     }
 
@@ -382,6 +413,9 @@ impl Session {
         name: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Verdict, EncodeError> {
+        if self.is_native() {
+            return self.use_natively(kind, name, out);
+        }
         if is_internal(name) {
             let text = format!(
                 "prepared statement \"{}\" does not exist",
@@ -412,6 +446,19 @@ impl Session {
         self.request = super::body::Body::Drop;
         Ok(Verdict::Drop)
     }
+}
+
+/// A statement by the name that a message has for it, which an error repeats:
+/// names that are the same to PostgreSQL may differ behind 63 bytes.
+fn called(known: Rc<Statement>, name: &[u8]) -> Rc<Statement> {
+    if *known.name == *name {
+        return known;
+    }
+    Rc::new(Statement {
+        name: name.into(),
+        definition: Rc::clone(&known.definition),
+        made: known.made,
+    })
 }
 
 /// The text in what follows the name in a `Parse`.

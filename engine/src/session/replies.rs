@@ -131,10 +131,10 @@ impl Session {
     }
 
     /// Books a message that is not looked at.
-    fn book(&self, server: &mut Server, window: &mut Window, tag: u8) -> Result<Whose, End> {
+    fn book(&mut self, server: &mut Server, window: &mut Window, tag: u8) -> Result<Whose, End> {
         match server.ledger.reply(tag) {
             Ok(Reply::Part(whose)) => Ok(whose),
-            Ok(Reply::Done(entry)) => Ok(entry.whose),
+            Ok(Reply::Done(entry)) => Ok(self.confirmed(server, entry)),
             Ok(Reply::Async(whose)) => Ok(whose.unwrap_or(Whose::Client)),
             Ok(Reply::Ready(_) | Reply::Failed(_) | Reply::Unsolicited) | Err(_) => {
                 Err(self.violation(window))
@@ -274,11 +274,7 @@ impl Session {
                         whose
                     }
                     Reply::Done(entry) => {
-                        let about = self
-                            .statements
-                            .as_mut()
-                            .and_then(|statements| statements.deallocating.take());
-                        self.on_command(server, body, about);
+                        self.on_command(server, body, None);
                         entry.whose
                     }
                     _ => return Err(Violated::Server),
@@ -298,6 +294,9 @@ impl Session {
         match body.strip_suffix(&[0]).unwrap_or(body) {
             b"DEALLOCATE ALL" | b"DISCARD ALL" => {
                 server.prepared.clear();
+                if let Some(native) = &mut server.native {
+                    native.clear();
+                }
                 if let Some(statements) = &mut self.statements {
                     statements.clear();
                 }
@@ -324,20 +323,31 @@ impl Session {
         for entry in undone {
             self.undo(server, entry, false);
         }
+        let note = cause.as_ref().and_then(|cause| cause.note.as_ref());
         let fate = match reply {
+            Reply::Failed(Whose::Ours) if let Some(Note::Supplies(statement)) = note => {
+                if let Some(native) = &mut server.native {
+                    native.refuse(statement, body);
+                }
+                Fate::Swallow
+            }
             Reply::Failed(Whose::Ours) => {
                 // Settings that were accepted before are refused now: the
                 // client must not believe that its request ran under them.
                 return Err(Violated::Ours(super::refuse::rephrased(body)));
             }
-            Reply::Failed(_) => match cause.as_ref().and_then(|cause| cause.note.as_ref()) {
+            Reply::Failed(_) => match note {
                 Some(Note::Fails(words)) => Fate::Replace(words.to_vec()),
                 Some(Note::Uses(known) | Note::Defines(known))
                     if head.body_len as usize == body.len() =>
                 {
                     super::refuse::renamed(body, &known.name).map_or(Fate::Relay, Fate::Replace)
                 }
-                _ => Fate::Relay,
+                _ => server
+                    .native
+                    .as_ref()
+                    .and_then(|native| native.instead(body))
+                    .map_or(Fate::Relay, Fate::Replace),
             },
             _ => Fate::Relay,
         };

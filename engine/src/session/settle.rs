@@ -6,7 +6,8 @@ use super::custom::CustomNames;
 use crate::ring::task;
 use crate::server::clean::{self, Departure};
 use crate::server::dialog::Broken;
-use crate::server::{Server, Slot};
+use crate::server::probe::{Found, STATEMENT_PIN};
+use crate::server::{Server, Slot, Statement};
 use crate::settings::{self, Label};
 use crate::shard::ShardPool;
 use router::effects::{Effect, Effects};
@@ -29,6 +30,8 @@ pub(super) struct Settled {
     /// The settings that the client expects from now on. `None`: the server
     /// is gone, and with it what the client did.
     pub(super) label: Option<Rc<Label>>,
+    /// Statements of the client's that SQL has deallocated.
+    pub(super) gone: Vec<Rc<Statement>>,
     /// What the client has to be told: notifications that came meanwhile, and
     /// reported settings that are not what it was told last.
     pub(super) words: Vec<u8>,
@@ -100,16 +103,11 @@ impl Asking {
         let Some(server) = self.server.as_deref_mut() else {
             return;
         };
-        let Ok((label, words)) = ask(&self.pool, server, &asker).await else {
+        let Ok(mut settled) = ask(&self.pool, server, &asker).await else {
             return;
         };
         let Some(server) = self.server.take() else {
             return;
-        };
-        let mut settled = Settled {
-            server: None,
-            label: Some(label),
-            words,
         };
         if server.pinned || asker.keeps {
             settled.server = Some(server);
@@ -121,13 +119,8 @@ impl Asking {
 }
 
 /// Asks, and after a RESET puts what the startup packet said back where
-/// nothing else is set. The label of the session, and what its client has to
-/// be told.
-async fn ask(
-    pool: &ShardPool,
-    server: &mut Server,
-    asker: &Asker,
-) -> Result<(Rc<Label>, Vec<u8>), Broken> {
+/// nothing else is set.
+async fn ask(pool: &ShardPool, server: &mut Server, asker: &Asker) -> Result<Settled, Broken> {
     let effects = server.suspect;
     let names = asker.custom.iter().map(|name| &**name);
     let mut found = server.probe(&pool.group().user, names).await?;
@@ -139,9 +132,10 @@ async fn ask(
     if server.pinned {
         tracing::debug!(reasons = ?found.pins, "the server stays with its client");
     }
+    let gone = look_at_statements(server, &found, asker).await?;
     let mut words = std::mem::take(&mut found.notifications);
     if !effects.intersects(RETURNING) {
-        return rested(server, label, words);
+        return rested(server, label, words, gone);
     }
     let base = asker.startup.entries().iter().cloned();
     let wanted = pool.labels.intern(base.chain(found.settings));
@@ -163,16 +157,43 @@ async fn ask(
             .encode_changes(&told, &mut words)
             .map_err(|_| Broken::Unexpected(b'S'))?;
     }
-    rested(server, wanted, words)
+    rested(server, wanted, words, gone)
+}
+
+/// SQL may have made and deallocated prepared statements. Where it has left
+/// none, the server is made one like any other, unless it stays.
+async fn look_at_statements(
+    server: &mut Server,
+    found: &Found,
+    asker: &Asker,
+) -> Result<Vec<Rc<Statement>>, Broken> {
+    if server.native.is_none() {
+        // A function may have made one.
+        if found.pins.contains(&STATEMENT_PIN) {
+            server.native = Some(Box::default());
+        }
+        return Ok(Vec::new());
+    }
+    let gone = server.reconcile(&found.statements);
+    if !server.pinned && !asker.keeps {
+        server.renounce(&found.statements).await?;
+    }
+    Ok(gone)
 }
 
 fn rested(
     server: &Server,
     label: Rc<Label>,
     words: Vec<u8>,
-) -> Result<(Rc<Label>, Vec<u8>), Broken> {
+    gone: Vec<Rc<Statement>>,
+) -> Result<Settled, Broken> {
     if server.is_at_rest() {
-        Ok((label, words))
+        Ok(Settled {
+            server: None,
+            label: Some(label),
+            gone,
+            words,
+        })
     } else {
         Err(Broken::Closed)
     }
@@ -185,6 +206,7 @@ impl Drop for Asking {
             let lost = Settled {
                 server: None,
                 label: None,
+                gone: Vec::new(),
                 words: Vec::new(),
             };
             self.settling.finish(&self.pool, lost);

@@ -8,7 +8,7 @@
 
 use super::Session;
 use crate::limits::STATEMENT_BYTES;
-use crate::server::{Note, Server, Slot, Statement, UnnamedStatement};
+use crate::server::{Note, Server, Slot, Statement, UnnamedStatement, statement_key};
 use protocol::ledger::{Entry, Kind};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -23,14 +23,16 @@ pub(super) struct Statements {
     changes: u64,
     /// The change that made it what it is.
     state: u64,
-    /// What a DEALLOCATE by the extended protocol is about, until the server
-    /// has carried it out.
-    pub(super) deallocating: Option<Rc<Statement>>,
 }
 
 impl Statements {
     pub(super) fn get(&self, name: &[u8]) -> Option<&Rc<Statement>> {
-        self.named.get(name)
+        self.named.get(statement_key(name))
+    }
+
+    /// All that have a name, in no order.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Rc<Statement>> {
+        self.named.values()
     }
 
     /// Whether another statement of this size may be kept.
@@ -40,7 +42,8 @@ impl Statements {
 
     pub(super) fn insert(&mut self, statement: Rc<Statement>) {
         self.named_bytes += cost(&statement);
-        if let Some(replaced) = self.named.insert(statement.name.clone(), statement) {
+        let key = statement_key(&statement.name).into();
+        if let Some(replaced) = self.named.insert(key, statement) {
             self.named_bytes -= cost(&replaced);
         }
     }
@@ -49,10 +52,10 @@ impl Statements {
     pub(super) fn remove(&mut self, statement: &Rc<Statement>) {
         if self
             .named
-            .get(&statement.name)
+            .get(statement_key(&statement.name))
             .is_some_and(|known| Rc::ptr_eq(known, statement))
         {
-            self.named.remove(&statement.name);
+            self.named.remove(statement_key(&statement.name));
             self.named_bytes -= cost(statement);
         }
     }

@@ -35,6 +35,25 @@ pub(super) fn is_settings_view(name: Token, text: &[u8]) -> bool {
     is_name(name, text, SETTINGS_VIEW)
 }
 
+/// The view of prepared statements, and the function behind it.
+pub(super) fn is_prepared_view(name: Token, text: &[u8]) -> bool {
+    PREPARED_VIEWS.iter().any(|view| is_name(name, text, view))
+}
+
+/// Whether a block of code may name prepared statements: `PREPARE` and `DEALLOCATE` may stand in it as they are, `EXECUTE`
+/// there is a string's (`EXECUTE 'EXECUTE s'`).
+pub(super) fn hides_names(code: &[u8]) -> bool {
+    let executes = code
+        .windows(EXECUTE.len())
+        .filter(|window| window.eq_ignore_ascii_case(EXECUTE));
+    [&b"prepare"[..], b"deallocate", PREPARED_VIEWS[1]]
+        .iter()
+        .any(|word| contains_word(code, word))
+        || executes.count() > 1
+}
+
+const EXECUTE: &[u8] = b"execute";
+
 fn is_name(token: Token, text: &[u8], name: &[u8]) -> bool {
     match (token.kind, token.text(text)) {
         (TokenKind::Word, word) => word.eq_ignore_ascii_case(name),
@@ -51,6 +70,7 @@ fn effect_of(name: Token, text: &[u8]) -> Option<Effect> {
 }
 
 const SETTINGS_VIEW: &[u8] = b"pg_settings";
+const PREPARED_VIEWS: [&[u8]; 2] = [b"pg_prepared_statements", b"pg_prepared_statement"];
 
 const FUNCTIONS: &[(&[u8], Effect)] = &[
     (b"set_config", Effect::SetConfig),
@@ -191,7 +211,10 @@ mod tests {
     #[test]
     fn every_name_of_the_tables_makes_a_text_one_that_is_not_plain() {
         let functions = FUNCTIONS.iter().map(|(name, _)| *name);
-        for name in functions.chain([SETTINGS_VIEW, TEMP_SCHEMA]) {
+        let views = [SETTINGS_VIEW, TEMP_SCHEMA]
+            .into_iter()
+            .chain(PREPARED_VIEWS);
+        for name in functions.chain(views) {
             let name = String::from_utf8_lossy(name);
             let written = [
                 name.to_string(),

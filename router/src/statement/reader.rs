@@ -142,6 +142,9 @@ impl<'a> Reader<'a> {
             self.effects.insert(Effect::SetConfig);
             self.effects.insert(Effect::Role);
         }
+        if self.effects.contains(Effect::DoOrCall) && functions::hides_names(statement) {
+            self.effects.insert(Effect::PreparedNames);
+        }
         self.scanner
     }
 
@@ -200,6 +203,9 @@ impl<'a> Reader<'a> {
     fn note_name(&mut self, name: Token) {
         self.effects = self.effects.union(functions::call(&self.scanner, name));
         self.names_settings_view |= functions::is_settings_view(name, self.text());
+        if functions::is_prepared_view(name, self.text()) {
+            self.effects.insert(Effect::PreparedNames);
+        }
     }
 
     /// Escapes in an identifier can spell any name, also that of a function that matters.
