@@ -96,7 +96,7 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Verdict, EncodeError> {
         if let Some(known) = self.statements_mut().get(name).cloned() {
-            return self.parse_again(known, out);
+            return self.parse_again(known, rest, out);
         }
         if !self.statements_mut().has_room(name.len() + rest.len()) {
             return self.fail(
@@ -151,12 +151,33 @@ impl Session {
     }
 
     /// The name is taken. The server says so itself when it is asked to parse
-    /// under the name of its copy.
+    /// under the name of its copy. PostgreSQL looks at the text first
+    /// (`exec_parse_message`), so what is wrong with that comes out before: it
+    /// is parsed under a name that nobody has, since the copy is others' too
+    /// and must never become this text.
     fn parse_again(
         &mut self,
         known: Rc<Statement>,
+        text: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Verdict, EncodeError> {
+        if *text != *known.definition.rest
+            && let Some(server) = &mut self.server
+        {
+            let trial = internal_name(server.prepared.fresh());
+            ParseHead {
+                name: trial.as_bytes(),
+                rest: text,
+            }
+            .encode(out)?;
+            server.ledger.push(Kind::Parse, Whose::Behalf, None);
+            Close {
+                kind: Target::Statement,
+                name: trial.as_bytes(),
+            }
+            .encode(out)?;
+            server.ledger.push(Kind::Close, Whose::Ours, None);
+        }
         let number = self.ensure_prepared(&known.definition, out)?;
         let rest = &known.definition.rest;
         ParseHead {
