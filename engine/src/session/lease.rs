@@ -13,7 +13,7 @@ use protocol::backend::{ParameterStatus, TransactionStatus};
 use protocol::error::SqlState;
 use protocol::ledger::Kind;
 use protocol::tag::frontend_tag as tag;
-use router::effects::Effects;
+use router::effects::{Effect, Effects, names_temp_schema};
 use std::rc::Rc;
 use std::task::Context;
 
@@ -36,6 +36,7 @@ impl Session {
         match self.pool.acquire(&mut self.seat, cx.waker()) {
             Some(server) => {
                 self.adopt(cx, server)?;
+                self.suspect_temp_schema();
                 Ok(Verdict::Relay)
             }
             None => Ok(Verdict::Blocked),
@@ -72,11 +73,27 @@ impl Session {
             return Ok(());
         };
         match granted {
-            Ok(server) => self.adopt(cx, server),
+            Ok(server) => {
+                self.adopt(cx, server)?;
+                self.suspect_temp_schema();
+                Ok(())
+            }
             Err(refusal) => {
                 self.refusal = Some(Box::new(refusal));
                 Ok(())
             }
+        }
+    }
+
+    /// With the temporary schema in its `search_path` a client may make a
+    /// temporary object by a text that does not say so.
+    fn suspect_temp_schema(&mut self) {
+        if self
+            .label
+            .get(b"search_path")
+            .is_some_and(names_temp_schema)
+        {
+            self.suspect(Effects::of(&[Effect::CreateTemp]));
         }
     }
 

@@ -93,10 +93,15 @@ impl Session {
     }
 
     /// Notes what a text that is about to be sent may do.
-    pub(super) fn suspect(&mut self, effects: Effects) {
-        if let Some(server) = &mut self.server
-            && !effects.is_clean()
-        {
+    pub(super) fn suspect(&mut self, mut effects: Effects) {
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        // It may be a temporary object that keeps the server.
+        if server.pinned && effects.contains(Effect::Drop) {
+            effects.insert(Effect::DiscardTemp);
+        }
+        if !effects.is_clean() {
             server.suspect = server.suspect.union(effects);
         }
     }

@@ -274,11 +274,11 @@ impl Session {
                 .statements
                 .as_ref()
                 .and_then(|statements| statements.unnamed.as_ref());
-            if let Some(effects) = unnamed.map(|unnamed| unnamed.effects)
-                && !effects.is_clean()
-            {
+            let effects = unnamed.map_or(Effects::NONE, |unnamed| unnamed.effects);
+            if !effects.is_clean() {
                 self.note_custom_parameters(body, effects);
             }
+            self.note_temp_schema(body, effects);
             self.ensure_unnamed(out)?;
             self.push(Kind::Bind, None);
             return Ok(Verdict::Relay);
@@ -292,6 +292,7 @@ impl Session {
         };
         let number = self.ensure_prepared(&known.definition, out)?;
         self.suspect(known.definition.effects);
+        self.note_temp_schema(body, known.definition.effects);
         if !known.definition.effects.is_clean() {
             self.note_changes(known.definition.effects);
             self.note_custom_parameters(body, known.definition.effects);
@@ -369,9 +370,8 @@ impl Session {
                 .encode(out)?;
                 server.ledger.push(Kind::Parse, Whose::Behalf, None);
                 server.unnamed = Slot::Of(unnamed.id);
-                if !unnamed.effects.is_clean() {
-                    server.suspect = server.suspect.union(unnamed.effects);
-                }
+                let effects = unnamed.effects;
+                self.suspect(effects);
             }
             _ if server.unnamed == Slot::Empty => {}
             _ => {
