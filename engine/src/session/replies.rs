@@ -4,7 +4,7 @@ use super::body::{Body, Collected};
 use super::messages::CLOSE_COMPLETE;
 use super::window::Window;
 use super::{End, Session};
-use crate::client::fatal;
+use crate::client::{fatal, made_fatal};
 use crate::limits::{INSPECT_BYTES, SLICE_BYTES};
 use crate::server::{Note, Server, Slot};
 use crate::shard::bump;
@@ -329,7 +329,7 @@ impl Session {
             Reply::Failed(Whose::Ours) => {
                 // Settings that were accepted before are refused now: the
                 // client must not believe that its request ran under them.
-                return Err(Violated::Ours(super::refuse::rephrased(body)));
+                return Err(Violated::Ours(made_fatal(body)));
             }
             Reply::Failed(_) => match cause.as_ref().and_then(|cause| cause.note.as_ref()) {
                 Some(Note::Fails(words)) => Fate::Replace(words.to_vec()),
