@@ -192,11 +192,16 @@ impl Session {
     /// After a RESET the client must not go on before its startup settings
     /// are back and it has been told: until then its `ReadyForQuery` waits.
     pub(super) fn must_withhold(&self, server: &Server) -> bool {
-        server.suspect.intersects(RETURNING)
-            && !self.startup.entries().is_empty()
+        self.may_put_back(server)
             && server.status == TransactionStatus::Idle
             && server.ledger.is_idle()
             && !self.is_amid_something()
+    }
+
+    /// Something was sent that may have returned settings of the startup
+    /// packet to the server's own defaults.
+    pub(super) fn may_put_back(&self, server: &Server) -> bool {
+        server.suspect.intersects(RETURNING) && !self.startup.entries().is_empty()
     }
 
     fn holds_server(&self) -> bool {
@@ -223,9 +228,11 @@ impl Session {
         };
         // The answer will have them.
         self.reported = None;
+        self.returning = None;
         let asker = Asker {
             custom: self.custom.as_deref().cloned().unwrap_or_default(),
             startup: Rc::clone(&self.startup),
+            told: self.told.take(),
             keeps: self.pool.mode() == PoolMode::Session,
         };
         self.settling = Some(Settling::start(&self.pool, server, asker, cx.waker()));

@@ -42,7 +42,7 @@ impl Session {
             Verdict::Relay => {}
             other => return Ok(other),
         }
-        if self.must_wait_for_changes(kind, body) {
+        if self.must_wait_for_changes(kind, body) || self.must_wait_for_return() {
             return Ok(Verdict::Blocked);
         }
         let whole = head.body_len as usize == body.len();
@@ -52,6 +52,7 @@ impl Session {
             tag::BIND => self.bind(body, head, out),
             tag::DESCRIBE => self.describe(body, out),
             tag::CLOSE => Ok(self.close(body)),
+            tag::EXECUTE => self.execute_returning(body, out),
             _ => Ok(self.function_call(body)),
         };
         // Nothing that we write is longer than what it is made of allows.
@@ -77,6 +78,12 @@ impl Session {
             && let Some(known) = self.deallocated(effects, text)
         {
             return self.deallocate(known, out);
+        }
+        if let Some(text) = body.strip_suffix(&[0])
+            && whole
+            && let Some(verdict) = self.query_returning(text, effects, out)?
+        {
+            return Ok(verdict);
         }
         self.suspect(effects);
         if !effects.is_clean() {
@@ -241,6 +248,7 @@ fn kind_of(tag_byte: u8, body: &[u8]) -> Kind {
         (tag::DESCRIBE, Some(b'S')) => Kind::DescribeStatement,
         (tag::DESCRIBE, _) => Kind::DescribePortal,
         (tag::CLOSE, _) => Kind::Close,
+        (tag::EXECUTE, _) => Kind::Execute,
         _ => Kind::FunctionCall,
     }
 }

@@ -16,6 +16,7 @@
 //! | `prepare` | Parse, Bind, Describe: the statements' copies on servers |
 //! | `statements` | the client's prepared statements, and what an error takes back |
 //! | `deallocate` | `DEALLOCATE` by SQL text of such a statement |
+//! | `returning` | `RESET`, which returns to the startup packet |
 //! | `custom` | the names of custom settings in texts and parameters |
 //! | `lease` | getting a server, giving it back, what it must be asked before |
 //! | `replies` | frames what the server sends, books it in the ledger |
@@ -30,6 +31,7 @@ mod prepare;
 mod refuse;
 mod replies;
 mod requests;
+mod returning;
 mod settle;
 mod statements;
 mod window;
@@ -37,7 +39,7 @@ mod window;
 use crate::client::{Entered, fatal, say_and_close};
 use crate::ring::Socket;
 use crate::server::clean::{self, Departure};
-use crate::server::{Server, cancel};
+use crate::server::{Parameters, Server, cancel};
 use crate::settings::{Entries, Label};
 use crate::shard::{Guard, Refusal, Seat, Shard, ShardPool};
 use ::pool::config::PoolMode;
@@ -45,6 +47,7 @@ use body::Body;
 use custom::CustomNames;
 use protocol::error::SqlState;
 use protocol::frame::{Deframer, Side};
+use returning::Returning;
 use router::effects::Effect;
 use settle::Settling;
 use statements::Statements;
@@ -93,6 +96,11 @@ pub struct Session {
     custom: Option<Box<CustomNames>>,
     /// Settings that the server has reported during this lease.
     reported: Option<Box<Entries>>,
+    /// A portal that returns settings to those of the startup packet.
+    returning: Option<Box<Returning>>,
+    /// What the client was told of the reported settings, while a change of
+    /// them is held back because it may be taken back.
+    told: Option<Box<Parameters>>,
     /// The client has said goodbye.
     goodbye: bool,
     /// The client has broken the protocol, or has said goodbye: after what it is owed it gets this
@@ -144,6 +152,8 @@ impl Session {
             wants_flush: false,
             custom: None,
             reported: None,
+            returning: None,
+            told: None,
             goodbye: false,
             fate: None,
         })

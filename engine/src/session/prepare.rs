@@ -279,6 +279,11 @@ impl Session {
                 self.note_custom_parameters(body, effects);
             }
             self.note_temp_schema(body, effects);
+            if self.may_return(effects) {
+                let rest = self.statements_mut().unnamed.as_ref();
+                let rest = rest.map_or_else(Vec::new, |unnamed| unnamed.rest.clone());
+                self.bind_returning(portal, text_of(&rest), effects);
+            }
             self.ensure_unnamed(out)?;
             self.push(Kind::Bind, None);
             return Ok(Verdict::Relay);
@@ -291,6 +296,10 @@ impl Session {
             return self.unknown_statement(Kind::Bind, name, out);
         };
         let number = self.ensure_prepared(&known.definition, out)?;
+        if self.may_return(known.definition.effects) {
+            let text = text_of(&known.definition.rest);
+            self.bind_returning(portal, text, known.definition.effects);
+        }
         self.suspect(known.definition.effects);
         self.note_temp_schema(body, known.definition.effects);
         if !known.definition.effects.is_clean() {

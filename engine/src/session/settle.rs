@@ -6,7 +6,7 @@ use super::custom::CustomNames;
 use crate::ring::task;
 use crate::server::clean::{self, Departure};
 use crate::server::dialog::Broken;
-use crate::server::{Server, Slot};
+use crate::server::{Parameters, Server, Slot};
 use crate::settings::{self, Label};
 use crate::shard::ShardPool;
 use router::effects::{Effect, Effects};
@@ -40,6 +40,9 @@ pub(super) struct Asker {
     pub(super) custom: CustomNames,
     /// The settings of the client's startup packet, to which RESET returns.
     pub(super) startup: Rc<Label>,
+    /// What the client was told of reported settings, if that is not what the
+    /// server reported last.
+    pub(super) told: Option<Box<Parameters>>,
     /// The server stays whatever it holds.
     pub(super) keeps: bool,
 }
@@ -143,10 +146,11 @@ async fn ask(
     if !effects.intersects(RETURNING) {
         return rested(server, label, words);
     }
+    let reported = || Box::new(server.parameters.clone());
+    let told = asker.told.clone().unwrap_or_else(reported);
     let base = asker.startup.entries().iter().cloned();
     let wanted = pool.labels.intern(base.chain(found.settings));
     if !Rc::ptr_eq(&wanted, &label) {
-        let told = server.parameters.clone();
         let mut out = Vec::new();
         settings::change(&label, &wanted, &mut out, &mut server.ledger)
             .map_err(|_| Broken::Unexpected(b'P'))?;
@@ -158,11 +162,11 @@ async fn ask(
         }
         server.label = Rc::clone(&wanted);
         words.extend_from_slice(&answer.notifications);
-        server
-            .parameters
-            .encode_changes(&told, &mut words)
-            .map_err(|_| Broken::Unexpected(b'S'))?;
     }
+    server
+        .parameters
+        .encode_changes(&told, &mut words)
+        .map_err(|_| Broken::Unexpected(b'S'))?;
     rested(server, wanted, words)
 }
 
