@@ -5,6 +5,7 @@ use super::requests::READY_IDLE;
 use super::settle::{Asker, RETURNING, Settling};
 use super::{End, Session};
 use crate::client::fatal;
+use crate::server::probe::IDLE_TIMEOUT;
 use crate::server::{Server, Slot};
 use crate::settings;
 use crate::shard::{Seat, bump};
@@ -36,7 +37,7 @@ impl Session {
         match self.pool.acquire(&mut self.seat, cx.waker()) {
             Some(server) => {
                 self.adopt(cx, server)?;
-                self.suspect_temp_schema();
+                self.suspect_settings();
                 Ok(Verdict::Relay)
             }
             None => Ok(Verdict::Blocked),
@@ -75,7 +76,7 @@ impl Session {
         match granted {
             Ok(server) => {
                 self.adopt(cx, server)?;
-                self.suspect_temp_schema();
+                self.suspect_settings();
                 Ok(())
             }
             Err(refusal) => {
@@ -85,13 +86,14 @@ impl Session {
         }
     }
 
-    /// With the temporary schema in its `search_path` a client may make a
-    /// temporary object by a text that does not say so.
-    fn suspect_temp_schema(&mut self) {
-        if self
-            .label
-            .get(b"search_path")
-            .is_some_and(names_temp_schema)
+    /// Settings by which a text that does not say so leaves something: with
+    /// the temporary schema in its `search_path` a client may make a temporary
+    /// object; an idle server must not run under a client's timeout, which
+    /// would end it when others have it.
+    fn suspect_settings(&mut self) {
+        let names_temp = |path| names_temp_schema(path);
+        if self.label.get(b"search_path").is_some_and(names_temp)
+            || self.label.get(IDLE_TIMEOUT).is_some()
         {
             self.suspect(Effects::of(&[Effect::CreateTemp]));
         }
