@@ -8,7 +8,8 @@ use tests::wire::Session;
 
 on_shards!(
     housekeeping_of_fifty_drivers_keeps_no_server,
-    settings_of_fifty_clients_stay_apart_on_two_servers,
+    settings_of_twenty_clients_stay_apart_on_two_servers,
+    prepared_transaction_of_one_client_is_committed_by_another,
 );
 
 /// What drivers send on their own: at connect, between uses and when a connection goes back to their pool.
@@ -61,14 +62,14 @@ fn housekeeping_of_fifty_drivers_keeps_no_server(shards: usize) {
     pgmux.stop();
 }
 
-fn settings_of_fifty_clients_stay_apart_on_two_servers(shards: usize) {
+fn settings_of_twenty_clients_stay_apart_on_two_servers(shards: usize) {
     let (pgmux, mut direct) = stand(shards);
     std::thread::scope(|scope| {
-        for number in 0..50 {
+        for number in 0..20 {
             let pgmux = &pgmux;
             scope.spawn(move || {
                 let mut client = pgmux.client();
-                for round in 0..10 {
+                for round in 0..5 {
                     let mine = format!("{number}.{round}");
                     client.query(&format!("set app.mine = '{mine}'"));
                     client.query("begin");
@@ -85,6 +86,26 @@ fn settings_of_fifty_clients_stay_apart_on_two_servers(shards: usize) {
             });
         }
     });
+    direct.expect_idle();
+    pgmux.stop();
+}
+
+/// Not a script: its name is the whole cluster's, and scripts play in several databases at once.
+fn prepared_transaction_of_one_client_is_committed_by_another(shards: usize) {
+    let (pgmux, mut direct) = stand(shards);
+    let name = pgmux.login().database;
+    let (mut one, mut other) = (pgmux.client(), pgmux.client());
+    one.query("create table t (a int)");
+    one.query("begin");
+    one.query("insert into t values (1)");
+    let trace = one.trace(&format!("prepare transaction '{name}'"));
+    assert_eq!(
+        trace,
+        ["CommandComplete \"PREPARE TRANSACTION\"", "ReadyForQuery I"]
+    );
+    assert_eq!(other.value("select count(*) from t"), "0");
+    other.query(&format!("commit prepared '{name}'"));
+    assert_eq!(one.value("select count(*) from t"), "1");
     direct.expect_idle();
     pgmux.stop();
 }

@@ -249,6 +249,9 @@ impl Session {
         let Some(label) = settled.label else {
             // What the client did to its session is gone, as when a server of
             // its own ends.
+            if !settled.words.is_empty() {
+                return Err(End::Torn(Some(settled.words)));
+            }
             let text = "the connection to the server was lost";
             return Err(End::Torn(Some(fatal(SqlState::CONNECTION_FAILURE, text))));
         };

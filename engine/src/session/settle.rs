@@ -3,6 +3,7 @@
 //! client's next request waits.
 
 use super::custom::CustomNames;
+use crate::client::made_fatal;
 use crate::ring::task;
 use crate::server::clean::{self, Departure};
 use crate::server::dialog::Broken;
@@ -30,7 +31,8 @@ pub(super) struct Settled {
     /// is gone, and with it what the client did.
     pub(super) label: Option<Rc<Label>>,
     /// What the client has to be told: notifications that came meanwhile, and
-    /// reported settings that are not what it was told last.
+    /// reported settings that are not what it was told last. Of a server that
+    /// is gone, why it went, if it said so.
     pub(super) words: Vec<u8>,
 }
 
@@ -184,12 +186,13 @@ fn rested(
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        if let Some(server) = self.server.take() {
+        if let Some(mut server) = self.server.take() {
+            let words = server.last_words.take();
             self.pool.discard(server);
             let lost = Settled {
                 server: None,
                 label: None,
-                words: Vec::new(),
+                words: words.map_or_else(Vec::new, |words| made_fatal(&words)),
             };
             self.settling.finish(&self.pool, lost);
         }
