@@ -140,8 +140,10 @@ const PINS: &[&str] = &[
     "prepared statement",
     "held cursor",
     "advisory lock",
-    "temporary object",
+    TEMPORARY,
 ];
+/// A table, view, function or other object that ends with the session.
+pub const TEMPORARY: &str = "temporary object";
 
 /// Everything is qualified, operators too: the session's search_path must
 /// not be able to put something else in their place. Excluded settings belong

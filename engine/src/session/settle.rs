@@ -7,6 +7,7 @@ use crate::client::made_fatal;
 use crate::ring::task;
 use crate::server::clean::{self, Departure};
 use crate::server::dialog::Broken;
+use crate::server::probe::TEMPORARY;
 use crate::server::{Parameters, Server, Slot};
 use crate::settings::{self, Label};
 use crate::shard::ShardPool;
@@ -140,6 +141,12 @@ async fn ask(
     server.label = Rc::clone(&label);
     server.tainted |= effects.contains(Effect::Load);
     server.suspect = Effects::NONE;
+    // In a server that has had temporary objects before, PostgreSQL does not
+    // notice that a new one hides a table that a plan was made for: for it the
+    // search path is what it was. In the client's own session it would notice.
+    if !server.pinned && found.pins.contains(&TEMPORARY) {
+        server.query(b"DISCARD PLANS").await?;
+    }
     server.pinned = !found.pins.is_empty() || server.tainted;
     if server.pinned {
         tracing::debug!(reasons = ?found.pins, "the server stays with its client");
