@@ -113,7 +113,8 @@ impl Labels {
 /// and quotes arrive as they are, and a NULL value is `RESET`. The role goes
 /// back first and comes last, so that everything is set as the pool's user.
 /// Before all else the encoding: the other values are bytes in the encoding
-/// of the client that they come from.
+/// of the client that they come from. A `statement_timeout` is over right
+/// behind that and begins at the end: it must not hit what is set here.
 pub fn change(
     from: &Label,
     to: &Label,
@@ -142,6 +143,9 @@ pub fn change(
     if from.get(ENCODING) != to.get(ENCODING) {
         set(ENCODING, to.get(ENCODING))?;
     }
+    if from.get(TIMEOUT).is_some() && from.get(TIMEOUT) != to.get(TIMEOUT) {
+        set(TIMEOUT, None)?;
+    }
     for name in IDENTITY {
         if from.get(name).is_some() && from.get(name) != to.get(name) {
             set(name, None)?;
@@ -158,7 +162,7 @@ pub fn change(
             set(name, Some(value))?;
         }
     }
-    for name in IDENTITY.iter().rev() {
+    for name in IDENTITY.iter().rev().chain([&TIMEOUT]) {
         if let Some(value) = to.get(name)
             && differing(name, value)
         {
@@ -182,10 +186,11 @@ fn encode_bind(name: &[u8], value: Option<&[u8]>, out: &mut Vec<u8>) -> Result<(
 }
 
 fn is_special(name: &[u8]) -> bool {
-    IDENTITY.contains(&name) || name == ENCODING
+    IDENTITY.contains(&name) || name == ENCODING || name == TIMEOUT
 }
 
 const ENCODING: &[u8] = b"client_encoding";
+const TIMEOUT: &[u8] = b"statement_timeout";
 /// In the order in which they go back.
 const IDENTITY: [&[u8]; 2] = [b"role", b"session_authorization"];
 /// `TEXTOID` of PostgreSQL's catalog/pg_type.dat.
@@ -228,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_encoding_changes_before_values_in_it_and_the_role_last() {
+    fn the_encoding_changes_before_values_in_it_and_role_and_timeout_last() {
         let labels = Labels::default();
         let to = label(
             &labels,
@@ -236,12 +241,25 @@ mod tests {
                 ("app.x", "1"),
                 ("client_encoding", "LATIN1"),
                 ("role", "r"),
+                ("statement_timeout", "1"),
                 ("work_mem", "9"),
             ],
         );
-        let order = ["client_encoding", "app.x", "work_mem", "role"];
+        let order = [
+            "client_encoding",
+            "app.x",
+            "work_mem",
+            "role",
+            "statement_timeout",
+        ];
         assert_eq!(changed(&labels.empty(), &to), order);
-        let back = ["-client_encoding", "-role", "-app.x", "-work_mem"];
+        let back = [
+            "-client_encoding",
+            "-statement_timeout",
+            "-role",
+            "-app.x",
+            "-work_mem",
+        ];
         assert_eq!(changed(&to, &labels.empty()), back);
     }
 

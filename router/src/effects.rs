@@ -258,6 +258,12 @@ pub fn scan_effects(text: &[u8], options: Options) -> Effects {
     }
 }
 
+/// Whether `value` has the temporary schema's name in it. As a value of `search_path` it makes every plain `CREATE` one of
+/// a temporary object.
+pub fn names_temp_schema(value: &[u8]) -> bool {
+    crate::statement::names_temp_schema(value)
+}
+
 // A function of its own, so that plain texts do not pay for its many registers.
 #[inline(never)]
 fn scan_statements(text: &[u8], options: Options) -> Effects {

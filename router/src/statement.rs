@@ -14,6 +14,7 @@ use crate::scan::{Options, Scanner, Token};
 use head::{Head, words};
 use reader::Reader;
 
+pub(crate) use functions::names_temp_schema;
 pub use setting::Setting;
 
 /// One statement of a text.

@@ -3,7 +3,7 @@
 
 use super::authenticate::authenticate;
 use super::packets::Packets;
-use super::{Refused, options};
+use super::{Refused, made_fatal, options};
 use crate::limits::{CANCEL, NAME_BYTES};
 use crate::random;
 use crate::ring::Socket;
@@ -12,11 +12,10 @@ use crate::session::Session;
 use crate::settings::{self, Label};
 use crate::shard::{Control, Mail, Shard, ShardPool};
 use protocol::backend::{
-    Authentication, BackendKeyData, ErrorResponse, NegotiateProtocolVersion, ReadyForQuery,
-    TransactionStatus,
+    Authentication, BackendKeyData, NegotiateProtocolVersion, ReadyForQuery, TransactionStatus,
 };
 use protocol::encode::EncodeError;
-use protocol::error::SqlState;
+use protocol::error::{ErrorFields, SqlState};
 use protocol::list::List;
 use protocol::startup::{ProtocolVersion, Startup, StartupPacket};
 use std::rc::Rc;
@@ -182,8 +181,7 @@ fn wish(startup: &Startup<'_>) -> Result<Wish, Refused> {
     }
     let mut settings = Vec::new();
     if let Some(switches) = startup.options() {
-        settings = options::parse(switches)
-            .map_err(|text| Refused::fatal(SqlState::SYNTAX_ERROR, &text))?;
+        settings = options::parse(switches).map_err(|fault| wrong_switch(&fault))?;
     }
     let ours = |name: &[u8]| {
         matches!(name, b"user" | b"database" | b"options" | b"replication")
@@ -200,6 +198,15 @@ fn wish(startup: &Startup<'_>) -> Result<Wish, Refused> {
         settings,
         negotiation: negotiation(startup)?,
     })
+}
+
+fn wrong_switch(fault: &options::Fault) -> Refused {
+    let mut fields = ErrorFields::fatal(SqlState::SYNTAX_ERROR, &fault.message);
+    fields.hint = fault.hint;
+    let mut out = Vec::new();
+    // A startup packet is short, and `encode` cuts at a NUL.
+    let _ = fields.encode(&mut out);
+    Refused::Saying(out)
 }
 
 /// Names are cut to `NAMEDATALEN` - 1, as PostgreSQL does.
@@ -247,8 +254,7 @@ async fn learn_report(shard: &Shard, group: usize, label: &Rc<Label>) -> Result<
     };
     if let Some(error) = answer.error {
         // Nothing of it was applied: all was one transaction.
-        let refused = refused_setting(&error);
-        return Err(refused);
+        return Err(Refused::Saying(made_fatal(&error)));
     }
     server.label = Rc::clone(label);
     let mut out = Vec::new();
@@ -257,19 +263,6 @@ async fn learn_report(shard: &Shard, group: usize, label: &Rc<Label>) -> Result<
     let report: Rc<[u8]> = out.into();
     label.set_report(Rc::clone(&report));
     Ok(report)
-}
-
-fn refused_setting(error: &[u8]) -> Refused {
-    let error = ErrorResponse::decode(error).ok();
-    let code = error
-        .as_ref()
-        .and_then(|error| error.code())
-        .unwrap_or(SqlState::INVALID_PARAMETER_VALUE);
-    let message = error
-        .as_ref()
-        .and_then(|error| error.message())
-        .unwrap_or(b"invalid setting");
-    Refused::fatal(code, &String::from_utf8_lossy(message))
 }
 
 async fn lease(pool: &Rc<ShardPool>) -> Result<Box<Server>, Refused> {

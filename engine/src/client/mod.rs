@@ -13,7 +13,9 @@ use crate::limits::LAST_WORDS;
 use crate::ring::Socket;
 use crate::session::Session;
 use crate::shard::{Shard, bump};
-use protocol::error::{ErrorFields, SqlState};
+use protocol::encode::backend_message;
+use protocol::error::{ErrorFields, Fields, SqlState, field};
+use protocol::tag::backend_tag;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Instant;
@@ -40,6 +42,29 @@ pub(crate) fn fatal(code: SqlState, message: &str) -> Vec<u8> {
     let message = message.replace('\0', "?");
     // Short texts without NUL always fit.
     let _ = ErrorFields::fatal(code, &message).encode(&mut out);
+    out
+}
+
+/// The server's error, which ends the session: with all that it tells the
+/// client but where in a text of ours it stands.
+pub(crate) fn made_fatal(body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let written = backend_message(&mut out, backend_tag::ERROR_RESPONSE, |w| {
+        for (kind, text) in Fields::new(body) {
+            let text = match kind {
+                field::SEVERITY | field::SEVERITY_NON_LOCALIZED => b"FATAL",
+                field::POSITION | field::WHERE => continue,
+                _ => text,
+            };
+            w.u8(kind)?;
+            w.cstr(text)?;
+        }
+        w.u8(0)
+    });
+    if written.is_err() || Fields::new(body).code().is_none() {
+        let text = "the settings of the session were refused";
+        return fatal(SqlState::INTERNAL_ERROR, text);
+    }
     out
 }
 
@@ -114,5 +139,25 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.unauthenticated.set(self.0.unauthenticated.get() - 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::made_fatal;
+
+    #[test]
+    fn a_servers_error_keeps_its_detail_and_hint_and_becomes_fatal() {
+        let fatal = made_fatal(b"SFEHLER\0VERROR\0C22023\0Mno\0Dd\0Hh\0P9\0Wx\0Fguc.c\0\0");
+        assert_eq!(
+            &fatal[5..],
+            b"SFATAL\0VFATAL\0C22023\0Mno\0Dd\0Hh\0Fguc.c\0\0"
+        );
+        assert_eq!(usize::from(fatal[4]), fatal.len() - 1);
+    }
+
+    #[test]
+    fn an_error_without_a_code_is_replaced() {
+        assert!(made_fatal(b"").windows(5).any(|code| code == b"XX000"));
     }
 }

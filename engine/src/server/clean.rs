@@ -7,9 +7,11 @@ use crate::limits::{CLEAN, FAREWELL};
 use crate::ring::task;
 use crate::settings::Label;
 use crate::shard::ShardPool;
+use ::pool::config::PoolMode;
 use protocol::backend::TransactionStatus;
 use protocol::frontend::{Describe, Sync, Target};
 use protocol::ledger::{Kind, Whose};
+use router::effects::Effect;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -155,6 +157,12 @@ fn end_requests(server: &mut Server) -> Result<(), Broken> {
 async fn reset(pool: &ShardPool, server: &mut Server) -> Result<(), Broken> {
     let query = &pool.group().pool.reset_query;
     if query.is_empty() {
+        return Err(Broken::Closed);
+    }
+    // A server that has had temporary objects does not notice when a new one
+    // hides a table. Between transactions its plans can be dropped, see
+    // `session::settle`; within a session nobody could.
+    if pool.mode() == PoolMode::Session && server.suspect.contains(Effect::CreateTemp) {
         return Err(Broken::Closed);
     }
     let answer = server.query(query.as_bytes()).await?;

@@ -6,6 +6,7 @@ use crate::limits::{LOGIN_MESSAGE_BYTES, OWN_ROWS};
 use crate::ring::Socket;
 use protocol::backend::{DataRow, ReadyForQuery};
 use protocol::encode::{Writer, backend_message};
+use protocol::error::Fields;
 use protocol::frame::{Deframer, FrameError, Step};
 use protocol::frontend::{CopyFail, Query, Sync};
 use protocol::ledger::{Kind, Reply, Whose};
@@ -170,6 +171,9 @@ impl Server {
     /// Books one message that no client will see.
     fn book(&mut self, message: &Message, answer: &mut Answer) -> Result<(), Broken> {
         let unexpected = Broken::Unexpected(message.tag);
+        if message.tag == b'E' && Fields::new(&message.body).is_fatal() {
+            self.last_words = Some(message.body.as_slice().into());
+        }
         match self
             .ledger
             .reply(message.tag)

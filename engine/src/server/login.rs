@@ -336,6 +336,7 @@ impl Login<'_> {
                         pinned: false,
                         tainted: false,
                         said_goodbye: false,
+                        last_words: None,
                         cancel_key,
                         cancels: Rc::default(),
                         slot: 0,

@@ -39,6 +39,8 @@ pub struct Server {
     pub status: TransactionStatus,
     /// Which settings it has.
     pub label: Rc<Label>,
+    /// The error with which it ended while it was asked something of ours.
+    pub last_words: Option<Box<[u8]>>,
     /// What it reported last of each reported setting.
     pub parameters: Parameters,
     /// Which prepared statements it has.

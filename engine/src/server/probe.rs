@@ -120,6 +120,12 @@ fn found(answer: &Answer, user: &[u8]) -> Option<Found> {
         match (&**kind, &**name) {
             (b"setting", b"session_authorization") if value == user => {}
             (b"setting", b"role") if value == b"none" => {}
+            (b"setting", IDLE_TIMEOUT) => {
+                found.settings.push((name.clone(), value.into()));
+                if value != b"0" {
+                    found.pins.push("idle_session_timeout");
+                }
+            }
             // Startup packets spell DateStyle and TimeZone as they like.
             (b"setting", _) => {
                 let name = name.to_ascii_lowercase().into();
@@ -135,6 +141,9 @@ fn found(answer: &Answer, user: &[u8]) -> Option<Found> {
     Some(found)
 }
 
+/// PostgreSQL ends an idle session after this time: the client's, not one that
+/// waits in the pool.
+pub const IDLE_TIMEOUT: &[u8] = b"idle_session_timeout";
 const TIMEOUT: &[u8] = b"statement_timeout";
 /// The first statement has to be quicker than the timeout, which the second
 /// then lifts.
@@ -149,8 +158,10 @@ const PINS: &[&str] = &[
     STATEMENT_PIN,
     "held cursor",
     "advisory lock",
-    "temporary object",
+    TEMPORARY,
 ];
+/// A table, view, function or other object that ends with the session.
+pub const TEMPORARY: &str = "temporary object";
 
 /// Everything is qualified, operators too: the session's search_path must
 /// not be able to put something else in their place. Excluded settings belong

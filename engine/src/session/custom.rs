@@ -8,7 +8,7 @@
 
 use super::Session;
 use protocol::frontend::Bind;
-use router::effects::{Effect, Effects};
+use router::effects::{Effect, Effects, names_temp_schema};
 use router::scan::Options;
 use router::statement::statements;
 use std::collections::BTreeSet;
@@ -45,6 +45,15 @@ impl Session {
             for value in bind.params.iter().flatten() {
                 self.note_name(value);
             }
+        }
+    }
+
+    /// A parameter may put the temporary schema at the head of `search_path`,
+    /// be it for this transaction only: then any `CREATE` makes something that
+    /// stays.
+    pub(super) fn note_temp_schema(&mut self, body: &[u8], effects: Effects) {
+        if effects.intersects(BY_PARAMETER) && names_temp_schema(body) {
+            self.suspect(Effects::of(&[Effect::CreateTemp]));
         }
     }
 
@@ -89,6 +98,8 @@ const BY_FUNCTION: Effects = Effects::of(&[
     Effect::SessionFunction,
     Effect::Unknown,
 ]);
+/// What may set a setting to the value of a parameter.
+const BY_PARAMETER: Effects = Effects::of(&[Effect::SetConfig, Effect::SetLocal]);
 /// Names of one client that are followed; an application has a handful.
 const NAMES_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 128;

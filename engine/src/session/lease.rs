@@ -5,6 +5,7 @@ use super::requests::READY_IDLE;
 use super::settle::{Asker, RETURNING, Settling};
 use super::{End, Session};
 use crate::client::fatal;
+use crate::server::probe::IDLE_TIMEOUT;
 use crate::server::{Server, Slot};
 use crate::settings;
 use crate::shard::{Seat, bump};
@@ -13,7 +14,7 @@ use protocol::backend::{ParameterStatus, TransactionStatus};
 use protocol::error::SqlState;
 use protocol::ledger::Kind;
 use protocol::tag::frontend_tag as tag;
-use router::effects::Effects;
+use router::effects::{Effect, Effects, names_temp_schema};
 use std::rc::Rc;
 use std::task::Context;
 
@@ -36,6 +37,7 @@ impl Session {
         match self.pool.acquire(&mut self.seat, cx.waker()) {
             Some(server) => {
                 self.adopt(cx, server)?;
+                self.suspect_settings();
                 Ok(Verdict::Relay)
             }
             None => Ok(Verdict::Blocked),
@@ -72,11 +74,28 @@ impl Session {
             return Ok(());
         };
         match granted {
-            Ok(server) => self.adopt(cx, server),
+            Ok(server) => {
+                self.adopt(cx, server)?;
+                self.suspect_settings();
+                Ok(())
+            }
             Err(refusal) => {
                 self.refusal = Some(Box::new(refusal));
                 Ok(())
             }
+        }
+    }
+
+    /// Settings by which a text that does not say so leaves something: with
+    /// the temporary schema in its `search_path` a client may make a temporary
+    /// object; an idle server must not run under a client's timeout, which
+    /// would end it when others have it.
+    fn suspect_settings(&mut self) {
+        let names_temp = |path| names_temp_schema(path);
+        if self.label.get(b"search_path").is_some_and(names_temp)
+            || self.label.get(IDLE_TIMEOUT).is_some()
+        {
+            self.suspect(Effects::of(&[Effect::CreateTemp]));
         }
     }
 
@@ -183,11 +202,16 @@ impl Session {
     /// After a RESET the client must not go on before its startup settings
     /// are back and it has been told: until then its `ReadyForQuery` waits.
     pub(super) fn must_withhold(&self, server: &Server) -> bool {
-        server.suspect.intersects(RETURNING)
-            && !self.startup.entries().is_empty()
+        self.may_put_back(server)
             && server.status == TransactionStatus::Idle
             && server.ledger.is_idle()
             && !self.is_amid_something()
+    }
+
+    /// Something was sent that may have returned settings of the startup
+    /// packet to the server's own defaults.
+    pub(super) fn may_put_back(&self, server: &Server) -> bool {
+        server.suspect.intersects(RETURNING) && !self.startup.entries().is_empty()
     }
 
     fn holds_server(&self) -> bool {
@@ -214,9 +238,11 @@ impl Session {
         };
         // The answer will have them.
         self.reported = None;
+        self.returning = None;
         let asker = Asker {
             custom: self.custom.as_deref().cloned().unwrap_or_default(),
             startup: Rc::clone(&self.startup),
+            told: self.told.take(),
             keeps: self.pool.mode() == PoolMode::Session,
         };
         self.settling = Some(Settling::start(&self.pool, server, asker, cx.waker()));
@@ -231,6 +257,9 @@ impl Session {
         let Some(label) = settled.label else {
             // What the client did to its session is gone, as when a server of
             // its own ends.
+            if !settled.words.is_empty() {
+                return Err(End::Torn(Some(settled.words)));
+            }
             let text = "the connection to the server was lost";
             return Err(End::Torn(Some(fatal(SqlState::CONNECTION_FAILURE, text))));
         };

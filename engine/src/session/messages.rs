@@ -42,7 +42,7 @@ impl Session {
             Verdict::Relay => {}
             other => return Ok(other),
         }
-        if self.must_wait_for_changes(kind, body) {
+        if self.must_wait_for_changes(kind, body) || self.must_wait_for_return() {
             return Ok(Verdict::Blocked);
         }
         let whole = head.body_len as usize == body.len();
@@ -52,6 +52,7 @@ impl Session {
             tag::BIND => self.bind(body, head, out),
             tag::DESCRIBE => self.describe(body, out),
             tag::CLOSE => Ok(self.close(body)),
+            tag::EXECUTE => self.execute_returning(body, out),
             _ => Ok(self.function_call(body)),
         };
         // Nothing that we write is longer than what it is made of allows.
@@ -85,6 +86,12 @@ impl Session {
         if self.must_wait_for_names(effects, body, out)? {
             return Ok(Verdict::Blocked);
         }
+        if let Some(text) = body.strip_suffix(&[0])
+            && whole
+            && let Some(verdict) = self.query_returning(text, effects, out)?
+        {
+            return Ok(verdict);
+        }
         self.suspect(effects);
         if !effects.is_clean() {
             self.note_changes(effects);
@@ -100,10 +107,15 @@ impl Session {
     }
 
     /// Notes what a text that is about to be sent may do.
-    pub(super) fn suspect(&mut self, effects: Effects) {
-        if let Some(server) = &mut self.server
-            && !effects.is_clean()
-        {
+    pub(super) fn suspect(&mut self, mut effects: Effects) {
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        // It may be a temporary object that keeps the server.
+        if server.pinned && effects.contains(Effect::Drop) {
+            effects.insert(Effect::DiscardTemp);
+        }
+        if !effects.is_clean() {
             server.suspect = server.suspect.union(effects);
         }
     }
@@ -249,6 +261,7 @@ fn kind_of(tag_byte: u8, body: &[u8]) -> Kind {
         (tag::DESCRIBE, Some(b'S')) => Kind::DescribeStatement,
         (tag::DESCRIBE, _) => Kind::DescribePortal,
         (tag::CLOSE, _) => Kind::Close,
+        (tag::EXECUTE, _) => Kind::Execute,
         _ => Kind::FunctionCall,
     }
 }

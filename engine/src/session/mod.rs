@@ -17,6 +17,7 @@
 //! | `statements` | the client's prepared statements, and what an error takes back |
 //! | `deallocate` | `DEALLOCATE` of such a statement by a simple query |
 //! | `native` | names that SQL and the protocol share |
+//! | `returning` | `RESET`, which returns to the startup packet |
 //! | `custom` | the names of custom settings in texts and parameters |
 //! | `lease` | getting a server, giving it back, what it must be asked before |
 //! | `replies` | frames what the server sends, books it in the ledger |
@@ -32,6 +33,7 @@ mod prepare;
 mod refuse;
 mod replies;
 mod requests;
+mod returning;
 mod settle;
 mod statements;
 mod window;
@@ -39,7 +41,7 @@ mod window;
 use crate::client::{Entered, fatal, say_and_close};
 use crate::ring::Socket;
 use crate::server::clean::{self, Departure};
-use crate::server::{Server, cancel};
+use crate::server::{Parameters, Server, cancel};
 use crate::settings::{Entries, Label};
 use crate::shard::{Guard, Refusal, Seat, Shard, ShardPool};
 use ::pool::config::PoolMode;
@@ -47,6 +49,7 @@ use body::Body;
 use custom::CustomNames;
 use protocol::error::SqlState;
 use protocol::frame::{Deframer, Side};
+use returning::Returning;
 use router::effects::Effect;
 use settle::Settling;
 use statements::Statements;
@@ -95,6 +98,11 @@ pub struct Session {
     custom: Option<Box<CustomNames>>,
     /// Settings that the server has reported during this lease.
     reported: Option<Box<Entries>>,
+    /// A portal that returns settings to those of the startup packet.
+    returning: Option<Box<Returning>>,
+    /// What the client was told of the reported settings, while a change of
+    /// them is held back because it may be taken back.
+    told: Option<Box<Parameters>>,
     /// The client has said goodbye.
     goodbye: bool,
     /// The client has broken the protocol, or has said goodbye: after what it is owed it gets this
@@ -146,6 +154,8 @@ impl Session {
             wants_flush: false,
             custom: None,
             reported: None,
+            returning: None,
+            told: None,
             goodbye: false,
             fate: None,
         })

@@ -269,13 +269,18 @@ impl Session {
                 .statements
                 .as_ref()
                 .and_then(|statements| statements.unnamed.as_ref());
-            if let Some(effects) = unnamed.map(|unnamed| unnamed.effects)
-                && !effects.is_clean()
-            {
+            let effects = unnamed.map_or(Effects::NONE, |unnamed| unnamed.effects);
+            if !effects.is_clean() {
                 self.note_custom_parameters(body, effects);
             }
             if self.must_wait_for_unnamed(out)? {
                 return Ok(Verdict::Blocked);
+            }
+            self.note_temp_schema(body, effects);
+            if self.may_return(effects) {
+                let rest = self.statements_mut().unnamed.as_ref();
+                let rest = rest.map_or_else(Vec::new, |unnamed| unnamed.rest.clone());
+                self.bind_returning(portal, text_of(&rest), effects);
             }
             self.ensure_unnamed(out)?;
             self.push(Kind::Bind, None);
@@ -291,7 +296,12 @@ impl Session {
         if self.must_wait_for_named(&known, out)? {
             return Ok(Verdict::Blocked);
         }
+        if self.may_return(known.definition.effects) {
+            let text = text_of(&known.definition.rest);
+            self.bind_returning(portal, text, known.definition.effects);
+        }
         self.suspect(known.definition.effects);
+        self.note_temp_schema(body, known.definition.effects);
         if !known.definition.effects.is_clean() {
             self.note_changes(known.definition.effects);
             self.note_custom_parameters(body, known.definition.effects);
@@ -387,9 +397,8 @@ impl Session {
                 // another client's.
                 self.changes = true;
                 server.unnamed = Slot::Of(unnamed.id);
-                if !unnamed.effects.is_clean() {
-                    server.suspect = server.suspect.union(unnamed.effects);
-                }
+                let effects = unnamed.effects;
+                self.suspect(effects);
             }
             _ if server.unnamed == Slot::Empty => {}
             _ => {

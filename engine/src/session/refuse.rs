@@ -3,7 +3,6 @@
 
 use super::Session;
 use super::requests::READY_IDLE;
-use crate::client::fatal;
 use crate::shard::Refusal;
 use protocol::backend::ErrorResponse;
 use protocol::error::{ErrorFields, SqlState};
@@ -36,20 +35,6 @@ pub(super) fn is_fatal(body: &[u8]) -> bool {
         .ok()
         .and_then(|error| error.severity());
     severity.is_some_and(|severity| severity != b"ERROR")
-}
-
-/// The server's error as our FATAL one.
-pub(super) fn rephrased(body: &[u8]) -> Vec<u8> {
-    let error = ErrorResponse::decode(body).ok();
-    let code = error
-        .as_ref()
-        .and_then(|error| error.code())
-        .unwrap_or(SqlState::INTERNAL_ERROR);
-    let message = error
-        .as_ref()
-        .and_then(|error| error.message())
-        .unwrap_or(b"the session's settings cannot be restored");
-    fatal(code, &String::from_utf8_lossy(message))
 }
 
 /// The server's error with the client's name of a statement where it has

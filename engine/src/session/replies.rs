@@ -2,11 +2,12 @@
 
 use super::body::{Body, Collected};
 use super::messages::CLOSE_COMPLETE;
+use super::requests::READY_IDLE;
 use super::window::Window;
 use super::{End, Session};
-use crate::client::fatal;
+use crate::client::{fatal, made_fatal};
 use crate::limits::{INSPECT_BYTES, SLICE_BYTES};
-use crate::server::{Note, Server};
+use crate::server::{Note, Parameters, Server};
 use crate::shard::bump;
 use ::pool::config::PoolMode;
 use protocol::backend::TransactionStatus;
@@ -246,17 +247,12 @@ impl Session {
                     self.withheld = true;
                     return Ok(Fate::Swallow);
                 }
-                Ok(Fate::of(entry.whose))
-            }
-            tag::PARAMETER_STATUS => {
-                server.parameters.read(body);
-                let whose = server.ledger.head().map(|entry| entry.whose);
-                if matches!(whose, Some(Whose::Ours)) {
-                    return Ok(Fate::Swallow);
+                match self.told.take_if(|_| entry.whose == Whose::Client) {
+                    Some(told) => Ok(Fate::Replace(ready_and_changes(server, &told, body))),
+                    None => Ok(Fate::of(entry.whose)),
                 }
-                self.note_reported(body);
-                Ok(Fate::Relay)
             }
+            tag::PARAMETER_STATUS => Ok(self.on_parameter(server, body)),
             _ => {
                 let whose = match server
                     .ledger
@@ -282,6 +278,23 @@ impl Session {
                 Ok(Fate::of(whose))
             }
         }
+    }
+
+    /// A reported setting has changed. After a RESET it may be put back before
+    /// the client gets its `ReadyForQuery`: then there is nothing to tell.
+    fn on_parameter(&mut self, server: &mut Server, body: &[u8]) -> Fate {
+        let whose = server.ledger.head().map(|entry| entry.whose);
+        if matches!(whose, Some(Whose::Ours)) {
+            server.parameters.read(body);
+            return Fate::Swallow;
+        }
+        let held = self.may_put_back(server);
+        if held && self.told.is_none() {
+            self.told = Some(Box::new(server.parameters.clone()));
+        }
+        server.parameters.read(body);
+        self.note_reported(body);
+        if held { Fate::Swallow } else { Fate::Relay }
     }
 
     /// A command that concerns prepared statements has been carried out.
@@ -334,7 +347,7 @@ impl Session {
             Reply::Failed(Whose::Ours) => {
                 // Settings that were accepted before are refused now: the
                 // client must not believe that its request ran under them.
-                return Err(Violated::Ours(super::refuse::rephrased(body)));
+                return Err(Violated::Ours(made_fatal(body)));
             }
             Reply::Failed(_) => match note {
                 Some(Note::Fails(words)) => Fate::Replace(words.to_vec()),
@@ -425,6 +438,16 @@ fn pass_rows(server: &Server, window: &mut Window) {
         passed += head.total();
     }
     window.pass(passed);
+}
+
+/// What the client was not told yet, then a `ReadyForQuery` with this body.
+fn ready_and_changes(server: &Server, told: &Parameters, body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    // As long as what the server sent.
+    let _ = server.parameters.encode_changes(told, &mut out);
+    out.extend_from_slice(&READY_IDLE[..5]);
+    out.extend_from_slice(body);
+    out
 }
 
 /// What becomes of a message that was looked at.

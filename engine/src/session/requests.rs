@@ -181,6 +181,7 @@ impl Session {
             | tag::FUNCTION_CALL => {
                 return self.on_inspected(cx, window, head);
             }
+            tag::EXECUTE if self.returning.is_some() => return self.on_inspected(cx, window, head),
             tag::EXECUTE | tag::SYNC => return self.on_execute(cx, window, head),
             // With a body it is an error that the server raises.
             tag::FLUSH if head.body_len > 0 => return self.on_execute(cx, window, head),

@@ -3,11 +3,12 @@
 //! client's next request waits.
 
 use super::custom::CustomNames;
+use crate::client::made_fatal;
 use crate::ring::task;
 use crate::server::clean::{self, Departure};
 use crate::server::dialog::Broken;
-use crate::server::probe::{Found, STATEMENT_PIN};
-use crate::server::{Server, Slot, Statement};
+use crate::server::probe::{Found, STATEMENT_PIN, TEMPORARY};
+use crate::server::{Parameters, Server, Slot, Statement};
 use crate::settings::{self, Label};
 use crate::shard::ShardPool;
 use router::effects::{Effect, Effects};
@@ -33,7 +34,8 @@ pub(super) struct Settled {
     /// Statements of the client's that SQL has deallocated.
     pub(super) gone: Vec<Rc<Statement>>,
     /// What the client has to be told: notifications that came meanwhile, and
-    /// reported settings that are not what it was told last.
+    /// reported settings that are not what it was told last. Of a server that
+    /// is gone, why it went, if it said so.
     pub(super) words: Vec<u8>,
 }
 
@@ -43,6 +45,9 @@ pub(super) struct Asker {
     pub(super) custom: CustomNames,
     /// The settings of the client's startup packet, to which RESET returns.
     pub(super) startup: Rc<Label>,
+    /// What the client was told of reported settings, if that is not what the
+    /// server reported last.
+    pub(super) told: Option<Box<Parameters>>,
     /// The server stays whatever it holds.
     pub(super) keeps: bool,
 }
@@ -128,6 +133,12 @@ async fn ask(pool: &ShardPool, server: &mut Server, asker: &Asker) -> Result<Set
     server.label = Rc::clone(&label);
     server.tainted |= effects.contains(Effect::Load);
     server.suspect = Effects::NONE;
+    // In a server that has had temporary objects before, PostgreSQL does not
+    // notice that a new one hides a table that a plan was made for: for it the
+    // search path is what it was. In the client's own session it would notice.
+    if !server.pinned && found.pins.contains(&TEMPORARY) {
+        server.query(b"DISCARD PLANS").await?;
+    }
     server.pinned = !found.pins.is_empty() || server.tainted;
     if server.pinned {
         tracing::debug!(reasons = ?found.pins, "the server stays with its client");
@@ -137,10 +148,11 @@ async fn ask(pool: &ShardPool, server: &mut Server, asker: &Asker) -> Result<Set
     if !effects.intersects(RETURNING) {
         return rested(server, label, words, gone);
     }
+    let reported = || Box::new(server.parameters.clone());
+    let told = asker.told.clone().unwrap_or_else(reported);
     let base = asker.startup.entries().iter().cloned();
     let wanted = pool.labels.intern(base.chain(found.settings));
     if !Rc::ptr_eq(&wanted, &label) {
-        let told = server.parameters.clone();
         let mut out = Vec::new();
         settings::change(&label, &wanted, &mut out, &mut server.ledger)
             .map_err(|_| Broken::Unexpected(b'P'))?;
@@ -152,11 +164,11 @@ async fn ask(pool: &ShardPool, server: &mut Server, asker: &Asker) -> Result<Set
         }
         server.label = Rc::clone(&wanted);
         words.extend_from_slice(&answer.notifications);
-        server
-            .parameters
-            .encode_changes(&told, &mut words)
-            .map_err(|_| Broken::Unexpected(b'S'))?;
     }
+    server
+        .parameters
+        .encode_changes(&told, &mut words)
+        .map_err(|_| Broken::Unexpected(b'S'))?;
     rested(server, wanted, words, gone)
 }
 
@@ -201,13 +213,14 @@ fn rested(
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        if let Some(server) = self.server.take() {
+        if let Some(mut server) = self.server.take() {
+            let words = server.last_words.take();
             self.pool.discard(server);
             let lost = Settled {
                 server: None,
                 label: None,
                 gone: Vec::new(),
-                words: Vec::new(),
+                words: words.map_or_else(Vec::new, |words| made_fatal(&words)),
             };
             self.settling.finish(&self.pool, lost);
         }

@@ -180,7 +180,7 @@ pub(super) fn is_role_setting(name: &[u8]) -> bool {
 }
 
 /// With `pg_temp` at the head of `search_path`, a plain `CREATE TABLE` makes a temporary one.
-pub(super) fn names_temp_schema(text: &[u8]) -> bool {
+pub(crate) fn names_temp_schema(text: &[u8]) -> bool {
     contains_word(text, TEMP_SCHEMA)
 }
 
