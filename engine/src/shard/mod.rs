@@ -49,6 +49,8 @@ pub struct Shard {
     pub cancels: Cell<usize>,
     /// Clients that have not logged in.
     pub unauthenticated: Cell<usize>,
+    /// Clients that wait for a server, of any pool.
+    pub waiting: Cell<u32>,
     /// Given when the process is told to stop: no new clients, the idle ones
     /// leave.
     pub drain: Signal,

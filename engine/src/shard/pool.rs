@@ -133,6 +133,8 @@ impl ShardPool {
                     let seat = seat.get_or_insert_with(|| Seat::new(self, waker));
                     debug_assert!(seat.ticket.is_none() && seat.waiter == waiter);
                     seat.ticket = Some(ticket);
+                    let waiting = &self.shard.waiting;
+                    waiting.set(waiting.get() + 1);
                     if !self.decide.borrow().queues_quietly() {
                         self.start_logins();
                         self.call_janitor_if_late();
@@ -508,8 +510,15 @@ impl Seat {
         let granted = self.pool.waiters.borrow_mut()[self.waiter as usize]
             .granted
             .take()?;
-        self.ticket = None;
+        self.stand_up();
         Some(granted)
+    }
+
+    fn stand_up(&mut self) -> Option<Ticket> {
+        let ticket = self.ticket.take()?;
+        let waiting = &self.pool.shard.waiting;
+        waiting.set(waiting.get() - 1);
+        Some(ticket)
     }
 
     /// The client does not wait any more. True if it did.
@@ -520,7 +529,7 @@ impl Seat {
             Some(Ok(server)) => self.pool.discard(server),
             Some(Err(_)) => {}
             None => {
-                let Some(ticket) = self.ticket.take() else {
+                let Some(ticket) = self.stand_up() else {
                     return false;
                 };
                 self.pool.decide.borrow_mut().cancel_wait(ticket);

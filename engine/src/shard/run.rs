@@ -62,6 +62,7 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         counters: Counters::default(),
         cancels: Cell::new(0),
         unauthenticated: Cell::new(0),
+        waiting: Cell::new(0),
         drain: Signal::default(),
         finished: Signal::default(),
         pools: OnceCell::new(),
@@ -86,7 +87,9 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
     }
     task::spawn(watch_idle(Rc::clone(&shard)));
     task::spawn(read_mail(Rc::clone(&shard)));
-    drive(&ring, seed.crowded, || shard.finished.is_given())
+    let (many_shards, clients) = (seed.crowded, Rc::clone(&shard));
+    let crowded = || many_shards || clients.waiting.get() > 0;
+    drive(&ring, crowded, || shard.finished.is_given())
 }
 
 /// Servers that nobody uses still speak: settings change, PostgreSQL stops.

@@ -32,7 +32,7 @@ where
             let result = AssertUnwindSafe(limited).catch_unwind().await;
             *slot.borrow_mut() = Some(result);
         });
-        drive(&ring, false, || outcome.borrow().is_some()).expect("the ring works");
+        drive(&ring, || false, || outcome.borrow().is_some()).expect("the ring works");
         outcome.take().expect("an outcome")
     });
     match outcome
