@@ -4,11 +4,12 @@ use crate::client::Credentials;
 use crate::config::{Config, ListenAddr, Pin};
 use crate::net;
 use crate::shard::{Mail, Postbox, Reports, ShardSeed, run};
+use crate::tls::Material;
 use ::pool::Budget;
 use admin::stats::ShardStats;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use glommio::{LocalExecutorBuilder, Placement};
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::fmt;
 use std::io;
@@ -37,6 +38,8 @@ pub enum StartError {
     Shard(usize, String),
     /// The signal handlers cannot be installed.
     Signals(io::Error),
+    /// The certificates have changed since they were checked, and are wrong now.
+    Certificates(String),
 }
 
 impl fmt::Display for StartError {
@@ -49,6 +52,7 @@ impl fmt::Display for StartError {
                 )
             }
             StartError::Shard(id, reason) => write!(f, "shard {id} has failed: {reason}"),
+            StartError::Certificates(text) => f.write_str(text),
             StartError::Signals(error) => write!(f, "cannot handle signals: {error}"),
         }
     }
@@ -58,7 +62,7 @@ impl std::error::Error for StartError {}
 
 /// Serves until told to stop.
 pub fn serve(config: Config) -> Result<Exit, StartError> {
-    let signals = Signals::new([SIGINT, SIGTERM, SIGUSR1]).map_err(StartError::Signals)?;
+    let signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1]).map_err(StartError::Signals)?;
     let shards = shard_count(&config);
     let (addresses, listeners) = bind_all(&config, shards)?;
     let running = Running::start(Arc::new(config), shards, listeners)?;
@@ -121,6 +125,7 @@ fn actual_address(address: &ListenAddr, fd: &OwnedFd) -> ListenAddr {
 /// The shards, started.
 struct Running {
     config: Arc<Config>,
+    tls: Arc<Material>,
     posts: Vec<Postbox>,
     ended: Receiver<(usize, Result<(), String>)>,
     alive: usize,
@@ -130,6 +135,7 @@ impl Running {
     fn start(config: Arc<Config>, shards: usize, listeners: Listeners) -> Result<Self, StartError> {
         let credentials = Arc::new(Credentials::new(&config));
         let reports = Arc::new(Reports::default());
+        let tls = Arc::new(Material::load(&config).map_err(StartError::Certificates)?);
         let budgets: Vec<_> = config
             .groups
             .iter()
@@ -146,6 +152,7 @@ impl Running {
                 config: Arc::clone(&config),
                 credentials: Arc::clone(&credentials),
                 reports: Arc::clone(&reports),
+                tls: Arc::clone(&tls),
                 budgets: budgets.clone(),
                 crowded: shards > usable_cpus().len(),
                 listeners,
@@ -157,6 +164,7 @@ impl Running {
         let posts = introduce(shards, &hellos, &ended, &peers)?;
         Ok(Self {
             config,
+            tls,
             posts,
             ended,
             alive: shards,
@@ -191,6 +199,7 @@ impl Running {
             crossbeam_channel::select! {
                 recv(arrivals) -> signal => match signal {
                     Ok(SIGUSR1) => self.log_stats(),
+                    Ok(SIGHUP) => self.reload(),
                     Ok(_) if told_to_stop => return Ok(Exit::Forced),
                     Ok(_) => {
                         tracing::info!(timeout = ?self.config.proxy.shutdown_timeout, "stopping: no new clients, transactions may end");
@@ -235,6 +244,14 @@ impl Running {
     fn post_all(&self, mail: impl Fn() -> Mail) {
         for post in &self.posts {
             post.post(mail());
+        }
+    }
+
+    /// The certificates alone: connections that are there keep theirs.
+    fn reload(&self) {
+        match self.tls.reload(&self.config) {
+            Ok(()) => tracing::info!("the certificates have been read again"),
+            Err(error) => tracing::error!(error, "the certificates stay as they were"),
         }
     }
 

@@ -60,3 +60,16 @@ pub const NAME_BYTES: usize = 63;
 
 /// Rows of our own queries that are read.
 pub const OWN_ROWS: usize = 10_000;
+
+/// Until TLS with a client must be there; part of the login
+/// (reliability.md, section 13).
+pub const TLS_HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Bytes of one TLS handshake. rustls takes messages of up to 64 KiB, of
+/// which a chain of certificates is the longest.
+pub const HANDSHAKE_BYTES: usize = 256 * 1024;
+
+/// How long a shard may work on handshakes before it looks at everything
+/// else: a login of a few round trips is held up by them less than 20 ms
+/// (issue 3).
+pub const HANDSHAKES_PER_TURN: Duration = Duration::from_millis(2);

@@ -80,6 +80,12 @@ pub fn tune_incoming(fd: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether it is a unix socket.
+pub fn is_local(fd: &impl AsFd) -> bool {
+    let address = socket2::SockRef::from(fd).local_addr();
+    address.is_ok_and(|address| address.domain() == Domain::UNIX)
+}
+
 /// Where a client comes from, for the log.
 pub fn peer_name(fd: &impl AsFd) -> String {
     let socket = socket2::SockRef::from(fd);

@@ -27,6 +27,8 @@ pub struct Options {
     pub max_connections: u32,
     /// Further lines of postgresql.conf.
     pub settings: Vec<String>,
+    /// Lines of pg_hba.conf that come before the usual ones.
+    pub hba: Vec<String>,
 }
 
 impl Default for Options {
@@ -35,6 +37,7 @@ impl Default for Options {
             version: Version::chosen(),
             max_connections: 400,
             settings: Vec::new(),
+            hba: Vec::new(),
         }
     }
 }
@@ -207,6 +210,14 @@ impl Cluster {
     }
 }
 
+/// Has a file belong to the server's user, if that is not ours.
+pub fn give_to_server(path: &Path) {
+    if running_as_root() {
+        let owner = postgres_ids();
+        std::os::unix::fs::chown(path, Some(owner.0), Some(owner.1)).expect("chown");
+    }
+}
+
 fn init(version: Version, data: &Path) {
     let output = version
         .program("initdb")
@@ -247,13 +258,15 @@ fn configure(data: &Path, sockets: &Path, port: u16, options: &Options) {
         conf.push_str(line);
         conf.push('\n');
     }
-    let hba = "local all postgres trust\n\
+    let usual = "local all postgres trust\n\
                local all app_trust trust\n\
                local all all scram-sha-256\n\
                host all app_trust 127.0.0.1/32 trust\n\
                host all app_password 127.0.0.1/32 password\n\
                host all app_md5 127.0.0.1/32 md5\n\
                host all all 127.0.0.1/32 scram-sha-256\n";
+    let hba: String = options.hba.iter().map(|line| format!("{line}\n")).collect();
+    let hba = hba + usual;
     // The files belong to the server's user already: they are appended to or replaced in place.
     append(&data.join("postgresql.conf"), &conf);
     fs::write(data.join("pg_hba.conf"), hba).expect("pg_hba.conf");

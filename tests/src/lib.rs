@@ -13,6 +13,7 @@
 //! | [`hostile`] | servers that speak as much PostgreSQL as a test wants, and then something else |
 //! | [`canary`] | the question asked after each attack: does a fresh client still get its own row? |
 //! | [`clean`] | whether servers are as good as fresh |
+//! | [`tls`] | certificates, and TLS for raw clients |
 //! | [`direct`] | the second look at the server, past pgmux |
 
 pub mod canary;
@@ -23,6 +24,7 @@ pub mod hostile;
 pub mod pgmux;
 pub mod process;
 pub mod script;
+pub mod tls;
 pub mod version;
 pub mod wire;
 

@@ -3,17 +3,18 @@
 use std::fmt::Write;
 
 use super::CheckArgs;
-use crate::config::{Auth, AuthMethod, Config, ConfigErrors, Group};
+use super::warnings::warnings;
+use crate::config::{Auth, AuthMethod, Config, ConfigErrors, Group, SslMode};
 use crate::preflight;
 
 /// The summary of a file without mistakes.
 pub fn check(args: &CheckArgs) -> Result<String, ConfigErrors> {
     let config = Config::load(&args.config)?;
-    Ok(format!(
-        "{}: fine\n{}",
-        args.config.display(),
-        summary(&config)
-    ))
+    let mut out = format!("{}: fine\n{}", args.config.display(), summary(&config));
+    for warning in warnings(&config) {
+        let _ = writeln!(out, "  warning   {warning}");
+    }
+    Ok(out)
 }
 
 fn summary(config: &Config) -> String {
@@ -26,6 +27,9 @@ fn summary(config: &Config) -> String {
     }
     line("shards", shards(config));
     line("clients", clients(&config.auth));
+    if let Some(tls) = &config.tls {
+        line("tls", format!("with clients: {}", tls.mode.name()));
+    }
     for (index, group) in config.groups.iter().enumerate() {
         line("database", database(group, index == config.default_group));
     }
@@ -54,8 +58,12 @@ fn clients(auth: &Auth) -> String {
 
 fn database(group: &Group, is_default: bool) -> String {
     let pool = &group.pool;
+    let tls = match group.tls.mode {
+        SslMode::Disable => String::new(),
+        mode => format!(", TLS {}", mode.name()),
+    };
     format!(
-        "{}{}: {} to {} servers in {} mode, {} at {} as {}",
+        "{}{}: {} to {} servers in {} mode, {} at {} as {}{tls}",
         group.name,
         if is_default { " (default)" } else { "" },
         pool.min_connections,

@@ -2,6 +2,7 @@
 
 mod check;
 mod prepare;
+mod warnings;
 
 use std::path::PathBuf;
 

@@ -4,11 +4,13 @@ use super::Refused;
 use super::credentials::Proof;
 use super::packets::Packets;
 use crate::limits::PASSWORD_BYTES;
+use crate::link::Link;
 use crate::random;
-use crate::ring::Socket;
 use crate::shard::Shard;
 use protocol::auth::md5;
-use protocol::auth::scram::{MECHANISM, MESSAGE_LEN_MAX, SaslError, ScramServer, Verifier};
+use protocol::auth::scram::{
+    ChannelBinding, MECHANISM, MECHANISM_PLUS, MESSAGE_LEN_MAX, SaslError, ScramServer, Verifier,
+};
 use protocol::backend::Authentication;
 use protocol::encode::EncodeError;
 use protocol::error::SqlState;
@@ -21,7 +23,7 @@ pub(super) struct Authenticated(());
 /// Asks for whatever the configuration demands.
 pub(super) async fn authenticate(
     shard: &Shard,
-    socket: &Socket,
+    socket: &Link,
     packets: &mut Packets<'_>,
     user: &[u8],
 ) -> Result<Authenticated, Refused> {
@@ -48,7 +50,7 @@ pub(super) async fn authenticate(
 }
 
 async fn by_md5(
-    socket: &Socket,
+    socket: &Link,
     packets: &mut Packets<'_>,
     user: &[u8],
     hash: Option<&str>,
@@ -69,19 +71,26 @@ async fn by_md5(
 }
 
 async fn by_scram(
-    socket: &Socket,
+    socket: &Link,
     packets: &mut Packets<'_>,
     user: &[u8],
     verifier: &Verifier,
 ) -> Result<Authenticated, Refused> {
-    send(
-        socket,
-        &Authentication::SASL(List::new(&[MECHANISM.as_bytes()])),
-    )?;
+    let hash = socket
+        .security()
+        .and_then(|security| security.binding.as_deref());
+    // As PostgreSQL: the bound one first, and only over TLS.
+    let offered = [MECHANISM_PLUS.as_bytes(), MECHANISM.as_bytes()];
+    let offered = if hash.is_some() {
+        &offered[..]
+    } else {
+        &offered[1..]
+    };
+    send(socket, &Authentication::SASL(List::new(offered)))?;
     // The initial response has the mechanism's name and a length before the
     // SASL message itself.
     let body = packets
-        .password(MESSAGE_LEN_MAX + MECHANISM.len() + 5)
+        .password(MESSAGE_LEN_MAX + MECHANISM_PLUS.len() + 5)
         .await?;
     let Ok(SASLInitialResponse { mechanism, data }) = SASLInitialResponse::decode(&body) else {
         return Err(Refused::fatal(
@@ -89,14 +98,21 @@ async fn by_scram(
             "malformed SASL initial response",
         ));
     };
-    if mechanism != MECHANISM.as_bytes() {
+    if !offered.contains(&mechanism) {
         return Err(Refused::fatal(
             SqlState::PROTOCOL_VIOLATION,
             "client selected an invalid SASL authentication mechanism",
         ));
     }
+    let binding = match hash {
+        None => ChannelBinding::Unavailable,
+        Some(hash) if mechanism == MECHANISM_PLUS.as_bytes() => {
+            ChannelBinding::TlsServerEndPoint(hash)
+        }
+        Some(_) => ChannelBinding::Unused,
+    };
     let nonce = random::nonce();
-    let exchange = ScramServer::new(verifier, &nonce);
+    let exchange = ScramServer::new(verifier, &nonce).with_binding(binding);
     let first = match data {
         Some(data) => data.to_vec(),
         // A client may wait for an empty challenge before it speaks.
@@ -117,7 +133,7 @@ async fn by_scram(
     Ok(Authenticated(()))
 }
 
-fn send(socket: &Socket, message: &Authentication<'_>) -> Result<(), Refused> {
+fn send(socket: &Link, message: &Authentication<'_>) -> Result<(), Refused> {
     let mut out = Vec::new();
     message
         .encode(&mut out)

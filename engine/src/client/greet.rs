@@ -3,10 +3,10 @@
 
 use super::authenticate::authenticate;
 use super::packets::Packets;
-use super::{Refused, made_fatal, options};
+use super::{Refused, made_fatal, options, secure};
 use crate::limits::{CANCEL, NAME_BYTES};
+use crate::link::Link;
 use crate::random;
-use crate::ring::Socket;
 use crate::server::{Server, Slot};
 use crate::session::Session;
 use crate::settings::{self, Label};
@@ -44,7 +44,7 @@ impl Drop for Entered {
 }
 
 impl Greeted {
-    pub(super) fn into_session(self, shard: Rc<Shard>, socket: Socket) -> Box<Session> {
+    pub(super) fn into_session(self, shard: Rc<Shard>, socket: Link) -> Box<Session> {
         Session::new(shard, socket, self.pool, self.label, self.entered)
     }
 }
@@ -65,9 +65,15 @@ struct Wish {
 }
 
 /// From the first byte to `ReadyForQuery`.
-pub(super) async fn log_in(shard: &Rc<Shard>, socket: &Socket) -> Result<Greeted, Refused> {
-    let mut packets = Packets::new(socket);
-    let wish = hear(shard, socket, &mut packets).await?;
+pub(super) async fn log_in(
+    shard: &Rc<Shard>,
+    socket: &mut Link,
+    local: bool,
+) -> Result<Greeted, Refused> {
+    let (wish, unread) = hear(shard, socket, local).await?;
+    let socket = &*socket;
+    secure::demand(shard, socket, local, &wish.user)?;
+    let mut packets = Packets::new(socket, unread);
     socket.write(&wish.negotiation);
     let _proved = authenticate(shard, socket, &mut packets, &wish.user).await?;
     packets.finish();
@@ -129,13 +135,28 @@ pub(super) async fn log_in(shard: &Rc<Shard>, socket: &Socket) -> Result<Greeted
     })
 }
 
-/// Reads packets until one asks for a session. Encryption is refused, each
-/// kind once; a request to cancel is passed on.
-async fn hear(shard: &Shard, socket: &Socket, packets: &mut Packets<'_>) -> Result<Wish, Refused> {
+/// Reads packets until one asks for a session, and says what has been read
+/// behind that. Encryption is begun or refused, each kind once; a request to
+/// cancel is passed on.
+async fn hear(shard: &Shard, socket: &mut Link, local: bool) -> Result<(Wish, Vec<u8>), Refused> {
+    let acceptor = secure::acceptor(shard, local);
+    let mut unread = Vec::new();
     let mut asked_before = [false; 2];
+    if let Some(acceptor) = &acceptor {
+        let mut packets = Packets::new(socket, unread);
+        let direct = packets.first_byte().await? == secure::DIRECT;
+        unread = packets.into_bytes();
+        if direct {
+            secure::directly(shard, socket, acceptor, std::mem::take(&mut unread)).await?;
+            asked_before[1] = true;
+        }
+    }
     loop {
-        match packets.startup(read).await? {
-            Asked::Session(wish) => return wish,
+        let mut packets = Packets::new(socket, unread);
+        let asked = packets.startup(read).await?;
+        unread = packets.into_bytes();
+        match asked {
+            Asked::Session(wish) => return wish.map(|wish| (wish, unread)),
             Asked::Cancel { pid, secret } => {
                 pass_on(shard, pid, secret).await;
                 return Err(Refused::Silently);
@@ -148,7 +169,12 @@ async fn hear(shard: &Shard, socket: &Socket, packets: &mut Packets<'_>) -> Resu
                         "unsupported frontend protocol 1234",
                     ));
                 }
-                socket.write(b"N");
+                match &acceptor {
+                    Some(acceptor) if tls => {
+                        secure::on_request(shard, socket, acceptor, &unread).await?;
+                    }
+                    _ => socket.write(b"N"),
+                }
             }
         }
     }
@@ -298,7 +324,7 @@ impl Drop for Held<'_> {
 }
 
 fn write(
-    socket: &Socket,
+    socket: &Link,
     encode: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
 ) -> Result<(), Refused> {
     let mut out = Vec::new();

@@ -5,12 +5,14 @@ mod credentials;
 mod greet;
 mod options;
 mod packets;
+mod secure;
 
 pub use credentials::Credentials;
 pub(crate) use greet::Entered;
 
 use crate::limits::LAST_WORDS;
-use crate::ring::Socket;
+use crate::link::Link;
+use crate::net;
 use crate::session::Session;
 use crate::shard::{Shard, bump};
 use protocol::encode::backend_message;
@@ -80,9 +82,11 @@ pub async fn serve(shard: Rc<Shard>, fd: OwnedFd) {
 
 async fn log_in(shard: Rc<Shard>, fd: OwnedFd) -> Option<Box<Session>> {
     let _waiting = Waiting::enter(&shard);
-    let socket = shard.ring.socket(fd);
+    // A connection that never leaves the machine needs no TLS.
+    let local = shard.config.tls.is_some() && net::is_local(&fd);
+    let mut socket = Link::plain(shard.ring.socket(fd));
     let deadline = Instant::now() + shard.config.proxy.login_timeout;
-    let login = greet::log_in(&shard, &socket);
+    let login = greet::log_in(&shard, &mut socket, local);
     let outcome = futures_lite::future::or(
         async { shard.ring.until(Some(deadline), login).await.ok() },
         async {
@@ -110,7 +114,7 @@ async fn log_in(shard: Rc<Shard>, fd: OwnedFd) -> Option<Box<Session>> {
 }
 
 /// Gives the last words time to leave.
-pub(crate) async fn say_and_close(socket: &Socket, words: &[u8]) {
+pub(crate) async fn say_and_close(socket: &Link, words: &[u8]) {
     socket.write(words);
     let deadline = Instant::now() + LAST_WORDS;
     // Whether they arrived or not, the socket closes.

@@ -2,22 +2,35 @@
 
 use super::Refused;
 use crate::limits::PASSWORD_BYTES;
-use crate::ring::Socket;
+use crate::link::Link;
 use protocol::error::SqlState;
 use protocol::startup::{PACKET_LEN_MAX, StartupError, StartupPacket, first_packet};
 
 /// Bytes that have come and are not read yet: never more than one packet and
 /// what came behind it in the same segment.
 pub(super) struct Packets<'a> {
-    socket: &'a Socket,
+    socket: &'a Link,
     bytes: Vec<u8>,
 }
 
 impl<'a> Packets<'a> {
-    pub(super) fn new(socket: &'a Socket) -> Self {
-        Self {
-            socket,
-            bytes: Vec::new(),
+    /// `bytes`: what was read before and is still to be looked at.
+    pub(super) fn new(socket: &'a Link, bytes: Vec<u8>) -> Self {
+        Self { socket, bytes }
+    }
+
+    /// What has been read and not looked at.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// The first byte of all, which tells TLS from a startup packet.
+    pub(super) async fn first_byte(&mut self) -> Result<u8, Refused> {
+        loop {
+            if let Some(&first) = self.bytes.first() {
+                return Ok(first);
+            }
+            self.more(PACKET_LEN_MAX as usize).await?;
         }
     }
 

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::keys::{Key, Kind, Unset};
 use super::secret::Secret;
+use super::tls::{ChannelBinding, SslMode};
 
 pub(super) const KEYS: &[Key] = &[
     Key {
@@ -37,6 +38,36 @@ pub(super) const KEYS: &[Key] = &[
         kind: Kind::Choices(ServerAuth::NAMES),
         unset: Unset::Is("[scram-sha-256, md5, trust]"),
         about: "How PostgreSQL may ask for the password; `password` (clear text on the wire) only if you add it.",
+    },
+    Key {
+        path: "backend.server_sslmode",
+        kind: Kind::Choice(SslMode::NAMES),
+        unset: Unset::Is("disable"),
+        about: "TLS to PostgreSQL, with libpq's meanings: allow, prefer, require, verify-ca, verify-full (the name too); never over a unix socket.",
+    },
+    Key {
+        path: "backend.server_ca_file",
+        kind: Kind::Text,
+        unset: Unset::Nothing("/etc/pgmux/servers-ca.crt"),
+        about: "The CAs that the server's certificate is judged by, as PEM; as in libpq, require with it is verify-ca.",
+    },
+    Key {
+        path: "backend.server_cert_file",
+        kind: Kind::Text,
+        unset: Unset::Nothing("/etc/pgmux/client.crt"),
+        about: "Our certificate for servers that ask for one, as PEM.",
+    },
+    Key {
+        path: "backend.server_key_file",
+        kind: Kind::Text,
+        unset: Unset::Nothing("/etc/pgmux/client.key"),
+        about: "Its key, as PEM without a passphrase.",
+    },
+    Key {
+        path: "backend.server_channel_binding",
+        kind: Kind::Choice(ChannelBinding::NAMES),
+        unset: Unset::Is("prefer"),
+        about: "Whether a SCRAM login is bound to the TLS connection (SCRAM-SHA-256-PLUS): disable, prefer, require.",
     },
 ];
 
@@ -70,4 +101,9 @@ pub(super) struct Section {
     pub(super) password_file: Option<PathBuf>,
     pub(super) database: String,
     pub(super) auth_methods: Vec<ServerAuth>,
+    pub(super) server_sslmode: SslMode,
+    pub(super) server_ca_file: Option<PathBuf>,
+    pub(super) server_cert_file: Option<PathBuf>,
+    pub(super) server_key_file: Option<PathBuf>,
+    pub(super) server_channel_binding: ChannelBinding,
 }

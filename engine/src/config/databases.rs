@@ -10,6 +10,7 @@ use super::keys::{Key, Kind, Unset};
 use super::listen::UNIX_PATH_MAX;
 use super::report::Report;
 use super::secret::Secret;
+use super::tls::ServerTls;
 
 pub(super) const KEYS: &[Key] = &[
     Key {
@@ -98,6 +99,8 @@ pub struct Group {
     pub database: String,
     /// How the server may have pgmux log in.
     pub auth_methods: Vec<ServerAuth>,
+    /// TLS with its servers.
+    pub tls: ServerTls,
     /// The limits of its pool: the `pool` section with this database's overrides.
     pub pool: PoolSettings,
 }

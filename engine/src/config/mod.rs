@@ -24,6 +24,7 @@ mod secret;
 mod source;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod units;
 
 use std::path::{Path, PathBuf};
@@ -43,6 +44,7 @@ pub use listen::{ListenAddr, parse_all as parse_listen};
 pub use proxy::Proxy;
 pub use report::{ConfigErrors, Problem};
 pub use secret::Secret;
+pub use tls::{ChannelBinding, ClientTls, ServerTls, SslMode, TlsVersion};
 pub use units::{format_duration, parse_duration, parse_size};
 
 use check::{Checker, Fill, Place};
@@ -61,6 +63,8 @@ pub struct Config {
     pub default_group: usize,
     /// Who may connect.
     pub auth: Auth,
+    /// TLS with clients, if it is on.
+    pub tls: Option<ClientTls>,
 }
 
 impl Config {
@@ -132,6 +136,7 @@ fn resolve(root: Value, report: &mut Report) -> Option<Config> {
         typed::<proxy::Section>(take("proxy"), "proxy", report).and_then(|s| s.resolve(report));
     let engine = typed::<EngineOpts>(take("engine"), "engine", report);
     let auth = typed::<auth::Section>(take("auth"), "auth", report).and_then(|s| s.resolve(report));
+    let tls = typed::<tls::Section>(take("tls"), "tls", report).and_then(|s| s.resolve(report));
     let shared = Shared::new(take("pool"), take("backend"), report);
     let groups = groups(take("databases"), &shared, report);
     let default = shared.backend.as_ref().map(|backend| &backend.database);
@@ -145,6 +150,7 @@ fn resolve(root: Value, report: &mut Report) -> Option<Config> {
         groups,
         default_group,
         auth: auth?,
+        tls: tls?,
     })
 }
 
@@ -207,6 +213,7 @@ fn group(name: String, mut map: Mapping, shared: &Shared, report: &mut Report) -
         (_, pool) => pool.clone(),
     };
     let own = map.remove("backend");
+    let own_backend = own.is_some();
     let database = own
         .as_ref()
         .and_then(|own| own.get("database"))
@@ -224,12 +231,19 @@ fn group(name: String, mut map: Mapping, shared: &Shared, report: &mut Report) -
         (_, backend) => backend.clone(),
     };
     let (target, pool, backend) = (target?, pool?, backend?);
+    let tls_key = if own_backend {
+        format!("{key}.backend")
+    } else {
+        "backend".to_owned()
+    };
+    let tls = tls::of_servers(&backend, &target, &tls_key, report)?;
     Some(Group {
         target,
         user: backend.user,
         password: backend.password,
         database: database.unwrap_or_else(|| name.clone()),
         auth_methods: backend.auth_methods,
+        tls,
         pool,
         name,
     })

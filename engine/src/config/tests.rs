@@ -128,13 +128,14 @@ fn the_printed_defaults_show_every_key_with_an_explanation() {
 
 #[test]
 fn the_list_of_keys_is_exactly_what_serde_accepts() {
-    let sections: [(&str, Vec<&str>); 6] = [
+    let sections: [(&str, Vec<&str>); 7] = [
         ("proxy", fields::<proxy::Section>()),
         ("engine", fields::<EngineOpts>()),
         ("pool", fields::<PoolSettings>()),
         ("backend", fields::<backend::Section>()),
         ("databases.*.writer", fields::<databases::Writer>()),
         ("auth.users[]", fields::<auth::SectionUser>()),
+        ("tls", fields::<tls::Section>()),
     ];
     for (path, fields) in sections {
         let mut listed: Vec<_> = keys::all()
@@ -672,6 +673,80 @@ fn no_text_makes_the_reader_panic() {
 fn the_configuration_can_be_shared_between_threads() {
     fn shared<T: Send + Sync + 'static>() {}
     shared::<Config>();
+}
+
+#[test]
+fn tls_that_cannot_work_is_refused_at_its_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("no.pem");
+    std::fs::write(&file, "no certificate").unwrap();
+    let file = file.display();
+    let table = [
+        (
+            "tls: {enabled: true}".to_owned(),
+            vec![
+                "1: tls.cert_file: expected this key: TLS is enabled".to_owned(),
+                "1: tls.key_file: expected this key: TLS is enabled".to_owned(),
+            ],
+        ),
+        (
+            "tls:\n  enabled: true\n  cert_file: /nowhere\n  key_file: x".to_owned(),
+            vec![
+                "3: tls.cert_file: cannot read /nowhere: No such file or directory (os error 2)"
+                    .to_owned(),
+            ],
+        ),
+        (
+            format!("tls:\n  enabled: true\n  cert_file: {file}\n  key_file: x"),
+            vec![format!(
+                "3: tls.cert_file: expected a PEM certificate in {file}, found none"
+            )],
+        ),
+        (
+            "tls: {enabled: true, cert_file: x, key_file: x, client_sslmode: verify-full}"
+                .to_owned(),
+            vec![
+                "1: tls.ca_file: expected this key: client_sslmode verify-full is judged by it"
+                    .to_owned(),
+            ],
+        ),
+        (
+            "backend:\n  server_sslmode: verify-ca".to_owned(),
+            vec![
+                "1: backend.server_ca_file: expected this key: server_sslmode verify-ca is judged by it"
+                    .to_owned(),
+            ],
+        ),
+        (
+            "backend:\n  server_sslmode: require\n  server_cert_file: x".to_owned(),
+            vec![
+                "1: backend.server_key_file: expected this key beside server_cert_file".to_owned(),
+            ],
+        ),
+        (
+            "backend:\n  server_channel_binding: require".to_owned(),
+            vec![
+                "2: backend.server_channel_binding: require needs TLS: expected server_sslmode require, verify-ca or verify-full"
+                    .to_owned(),
+            ],
+        ),
+        (
+            "backend:\n  server_sslmode: require\n  server_ca_file: /nowhere".to_owned(),
+            vec![
+                "3: backend.server_ca_file: cannot read /nowhere: No such file or directory (os error 2)"
+                    .to_owned(),
+            ],
+        ),
+    ];
+    for (front, messages) in table {
+        let messages: Vec<_> = messages
+            .iter()
+            .map(|message| format!("pgmux.yaml:{message}"))
+            .collect();
+        // No file is read for a unix socket, which has no TLS.
+        let text = with(&front).replace("/run/postgresql", "127.0.0.1");
+        assert_eq!(refused(&text), messages.join("\n"));
+    }
 }
 
 /// The names of a struct's fields, as serde's derived code gives them away.

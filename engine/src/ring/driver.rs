@@ -63,6 +63,7 @@ impl Ring {
 
     /// One turn: hand over what is queued, sleep if allowed, take what came.
     pub(super) fn turn(&self, may_sleep: bool) -> io::Result<()> {
+        self.run_late();
         let more = self.flush_sockets();
         let may_sleep = may_sleep && !more;
         self.run_timers(false);

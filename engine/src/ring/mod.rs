@@ -21,6 +21,7 @@
 mod accept;
 mod chunk;
 mod driver;
+mod late;
 mod op;
 mod socket;
 mod sys;
@@ -31,6 +32,7 @@ mod wake;
 pub use accept::Listener;
 pub use chunk::Chunk;
 pub use driver::drive;
+pub use late::Late;
 pub use socket::{RxEnd, Socket};
 pub use sys::Slice;
 pub use timer::{Elapsed, Sleep};
@@ -94,6 +96,7 @@ struct Inner {
     sockets: RefCell<socket::Sockets>,
     listeners: RefCell<accept::Listeners>,
     ops: RefCell<op::Ops>,
+    late: RefCell<late::List>,
     timers: RefCell<timer::Timers>,
     stats: Cell<RingStats>,
     /// Counted apart from the rest, for they change with every turn.
@@ -118,6 +121,7 @@ impl Ring {
             sockets: RefCell::default(),
             listeners: RefCell::default(),
             ops: RefCell::default(),
+            late: RefCell::default(),
             timers: RefCell::default(),
             stats: Cell::default(),
             sleeps: Cell::new(0),

@@ -2,11 +2,13 @@
 
 use super::Ring;
 use super::chunk::Chunk;
+use super::late::Late;
 use super::sys::{Event, Outgoing, Slice, Sys};
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 #[derive(Default)]
@@ -324,6 +326,31 @@ impl Sockets {
         !self.starved.is_empty() && buffers_return
     }
 
+    /// Queues a copy of `bytes` at a socket.
+    pub(super) fn append(&mut self, id: u32, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        assert!(bytes.len() <= SEND_MAX, "a chunk fits one send");
+        let Sockets { slab, spare, .. } = self;
+        let entry = &mut slab[id as usize];
+        if entry.tx_error.is_some() {
+            return;
+        }
+        entry.tx_bytes += bytes.len();
+        match entry.tx.back_mut() {
+            Some(Chunk::Heap { bytes: last, .. }) if last.len() < COPY_MAX => {
+                last.extend_from_slice(bytes)
+            }
+            _ => {
+                let mut fresh = spare.pop().unwrap_or_default();
+                fresh.extend_from_slice(bytes);
+                entry.tx.push_back(Chunk::heap(fresh));
+            }
+        }
+        self.mark_dirty(id);
+    }
+
     fn mark_dirty(&mut self, id: u32) {
         let entry = &mut self.slab[id as usize];
         if !entry.dirty {
@@ -621,28 +648,13 @@ impl Socket {
 
     /// Queues a copy of `bytes`.
     pub fn write(&self, bytes: &[u8]) {
-        if bytes.is_empty() {
-            return;
-        }
-        assert!(bytes.len() <= SEND_MAX, "a chunk fits one send");
         let mut sockets = self.ring.0.sockets.borrow_mut();
-        let Sockets { slab, spare, .. } = &mut *sockets;
-        let entry = &mut slab[self.id as usize];
-        if entry.tx_error.is_some() {
-            return;
-        }
-        entry.tx_bytes += bytes.len();
-        match entry.tx.back_mut() {
-            Some(Chunk::Heap { bytes: last, .. }) if last.len() < COPY_MAX => {
-                last.extend_from_slice(bytes)
-            }
-            _ => {
-                let mut fresh = spare.pop().unwrap_or_default();
-                fresh.extend_from_slice(bytes);
-                entry.tx.push_back(Chunk::heap(fresh));
-            }
-        }
-        sockets.mark_dirty(self.id);
+        sockets.append(self.id, bytes);
+    }
+
+    /// Has `late` write to this socket at the end of the turn, once.
+    pub fn at_turn_end(&self, late: Rc<dyn Late>) {
+        self.ring.0.late.borrow_mut().push((self.id, late));
     }
 
     /// Bytes queued and not yet taken by the kernel.

@@ -1,8 +1,7 @@
 //! Telling a server to stop.
 
-use super::{CancelKey, Server};
+use super::{CancelKey, Server, secure};
 use crate::limits::{CANCEL, CANCELS};
-use crate::net;
 use crate::shard::{Guard, ShardPool};
 use protocol::startup::CancelRequest;
 use std::cell::Cell;
@@ -26,6 +25,8 @@ pub struct InFlight {
 pub struct Handle {
     key: Option<CancelKey>,
     cancels: Rc<Cell<u32>>,
+    /// The server has TLS, so that the request must not tell its key.
+    secure: bool,
 }
 
 impl Server {
@@ -34,6 +35,7 @@ impl Server {
         Handle {
             key: self.cancel_key.clone(),
             cancels: Rc::clone(&self.cancels),
+            secure: self.socket.security().is_some(),
         }
     }
 }
@@ -68,7 +70,7 @@ pub fn send(pool: &Rc<ShardPool>, handle: Handle, waker: Option<Waker>, guards: 
     }
     shard.cancels.set(shard.cancels.get() + 1);
     let in_flight = InFlight::new(handle.cancels, waker, guards);
-    let pool = Rc::clone(pool);
+    let (pool, secure) = (Rc::clone(pool), handle.secure);
     crate::ring::task::spawn(async move {
         let mut out = Vec::new();
         if (CancelRequest {
@@ -82,7 +84,7 @@ pub fn send(pool: &Rc<ShardPool>, handle: Handle, waker: Option<Waker>, guards: 
             let sent = pool
                 .shard
                 .ring
-                .until(Some(deadline), deliver(&pool, &out))
+                .until(Some(deadline), deliver(&pool, secure, &out))
                 .await;
             if let Ok(Err(error)) = sent {
                 tracing::warn!(%error, "a cancel request could not be delivered");
@@ -95,15 +97,11 @@ pub fn send(pool: &Rc<ShardPool>, handle: Handle, waker: Option<Waker>, guards: 
 
 /// PostgreSQL closes the connection once the signal has been sent, so its
 /// end says that the request can hit nobody later.
-async fn deliver(pool: &ShardPool, request: &[u8]) -> io::Result<()> {
+async fn deliver(pool: &ShardPool, secure: bool, request: &[u8]) -> io::Result<()> {
     let address = pool
         .address()
         .ok_or_else(|| io::Error::other("the server's address is not known"))?;
-    let socket = pool
-        .shard
-        .ring
-        .connect(net::outgoing(&address)?, address)
-        .await?;
+    let socket = secure::reconnect(pool, address, secure).await?;
     socket.write(request);
     while !socket.ended() {
         while socket.take().is_some() {}

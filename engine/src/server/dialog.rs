@@ -3,7 +3,7 @@
 
 use super::{Note, Server, Slot};
 use crate::limits::{LOGIN_MESSAGE_BYTES, OWN_ROWS};
-use crate::ring::Socket;
+use crate::link::Link;
 use protocol::backend::{DataRow, ReadyForQuery};
 use protocol::encode::{Writer, backend_message};
 use protocol::error::Fields;
@@ -63,7 +63,7 @@ pub struct Message {
 /// Reads the next message. Bodies past `keep` bytes are cut short; the rest
 /// is read and dropped. Dropping the future may lose a part of a message:
 /// the connection is of no use then.
-pub async fn read(socket: &Socket, frames: &mut Deframer, keep: usize) -> Result<Message, Broken> {
+pub async fn read(socket: &Link, frames: &mut Deframer, keep: usize) -> Result<Message, Broken> {
     let mut message: Option<Message> = None;
     loop {
         let Some(mut chunk) = socket.take() else {

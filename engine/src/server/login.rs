@@ -1,13 +1,16 @@
 //! Connecting to a server and logging in.
 
 use super::dialog::{Broken, read};
+use super::secure::{self, Way};
 use super::{CancelKey, Parameters, Prepared, Server, Slot};
-use crate::config::{Group, ServerAuth, Target};
+use crate::config::{ChannelBinding as Binding, Group, ServerAuth, Target};
 use crate::limits::{LOGIN_MESSAGE_BYTES, SCRAM_ITERATIONS, SERVER_LOGIN};
+use crate::link::Link;
 use crate::net;
 use crate::random;
 use crate::ring::Socket;
 use crate::shard::ShardPool;
+use protocol::auth::scram::ChannelBinding;
 use protocol::auth::{md5, scram};
 use protocol::backend::{Authentication, BackendKeyData, ErrorResponse, ReadyForQuery};
 use protocol::encode::EncodeError;
@@ -42,6 +45,8 @@ pub enum LoginError {
     Downgrade(String),
     /// A password is asked for and none is configured.
     NoPassword,
+    /// There is no TLS as the configuration wants it.
+    Tls(String),
     /// Not PostgreSQL's protocol, or the connection broke.
     Broken(Broken),
     /// Not within the deadline.
@@ -59,7 +64,7 @@ impl fmt::Display for LoginError {
                     code.map_or("no code".into(), |code| code.to_string())
                 )
             }
-            LoginError::Downgrade(text) => f.write_str(text),
+            LoginError::Downgrade(text) | LoginError::Tls(text) => f.write_str(text),
             LoginError::NoPassword => {
                 f.write_str("the server asks for a password and backend.password is not set")
             }
@@ -91,8 +96,23 @@ pub async fn login(pool: &ShardPool) -> Result<Server, LoginError> {
         .unwrap_or(Err(LoginError::Late))
 }
 
+/// In one way or, where `server_sslmode` allows another, in that.
 async fn log_in(pool: &ShardPool) -> Result<Server, LoginError> {
+    let (first, second) = secure::ways(pool);
+    let mut secured = false;
+    match (attempt(pool, first, &mut secured).await, second) {
+        (Err(error), Some(second)) if first.is_worth_another(secured, &error) => {
+            tracing::debug!(%error, "a server is tried in another way");
+            attempt(pool, second, &mut secured).await
+        }
+        (outcome, _) => outcome,
+    }
+}
+
+async fn attempt(pool: &ShardPool, way: Way, secured: &mut bool) -> Result<Server, LoginError> {
     let socket = connect(pool).await?;
+    let socket = secure::begin(pool, socket, way).await?;
+    *secured = socket.security().is_some();
     let mut login = Login {
         pool,
         group: pool.group(),
@@ -152,7 +172,7 @@ async fn addresses(pool: &ShardPool) -> io::Result<Vec<SockAddr>> {
 struct Login<'a> {
     pool: &'a ShardPool,
     group: &'a Group,
-    socket: Socket,
+    socket: Link,
     frames: Deframer,
 }
 
@@ -170,7 +190,13 @@ impl Login<'_> {
 
     async fn authenticate(&mut self) -> Result<(), LoginError> {
         let message = self.read().await?;
-        match Authentication::decode(&message).map_err(|_| Broken::Unexpected(b'R'))? {
+        let request = Authentication::decode(&message).map_err(|_| Broken::Unexpected(b'R'))?;
+        if self.group.tls.channel_binding == Binding::Require
+            && !matches!(request, Authentication::SASL(_))
+        {
+            return Err(unbound());
+        }
+        match request {
             Authentication::Ok => self.allow(ServerAuth::Trust),
             Authentication::CleartextPassword => {
                 self.allow(ServerAuth::Cleartext)?;
@@ -188,15 +214,15 @@ impl Login<'_> {
             }
             Authentication::SASL(mechanisms) => {
                 self.allow(ServerAuth::Scram)?;
-                if !mechanisms
-                    .iter()
-                    .any(|mechanism| mechanism == scram::MECHANISM.as_bytes())
-                {
+                let offers =
+                    |name: &str| mechanisms.iter().any(|offered| offered == name.as_bytes());
+                let plus = offers(scram::MECHANISM_PLUS);
+                if !plus && !offers(scram::MECHANISM) {
                     return Err(LoginError::Downgrade(
                         "the server offers no SASL mechanism that pgmux speaks".into(),
                     ));
                 }
-                self.scram().await
+                self.scram(plus).await
             }
             other => Err(LoginError::Downgrade(format!(
                 "the server asks for authentication method {}, which pgmux does not speak",
@@ -231,12 +257,37 @@ impl Login<'_> {
         Ok(())
     }
 
-    async fn scram(&mut self) -> Result<(), LoginError> {
-        let client = scram::ScramClient::new(&random::nonce());
+    /// What the login is bound to, as libpq decides it. `offered`: the server
+    /// has offered to bind.
+    fn binding(&self, offered: bool) -> Result<ChannelBinding<'_>, LoginError> {
+        let wanted = self.group.tls.channel_binding;
+        let security = self.socket.security();
+        let hash = security.and_then(|security| security.binding.as_deref());
+        match (security, hash) {
+            (None, _) if offered => Err(LoginError::Downgrade(
+                "the server offers SCRAM-SHA-256-PLUS without TLS".into(),
+            )),
+            (_, Some(hash)) if offered && wanted != Binding::Disable => {
+                Ok(ChannelBinding::TlsServerEndPoint(hash))
+            }
+            _ if wanted == Binding::Require => Err(unbound()),
+            // So that the server finds out if somebody has taken its offer away.
+            (_, Some(_)) if wanted == Binding::Prefer => Ok(ChannelBinding::Unused),
+            _ => Ok(ChannelBinding::Unavailable),
+        }
+    }
+
+    async fn scram(&mut self, plus_offered: bool) -> Result<(), LoginError> {
+        let binding = self.binding(plus_offered)?;
+        let mechanism = match binding {
+            ChannelBinding::TlsServerEndPoint(_) => scram::MECHANISM_PLUS,
+            _ => scram::MECHANISM,
+        };
+        let client = scram::ScramClient::with_binding(&random::nonce(), binding);
         let mut out = Vec::new();
         let first = client.client_first();
         SASLInitialResponse {
-            mechanism: scram::MECHANISM.as_bytes(),
+            mechanism: mechanism.as_bytes(),
             data: Some(&first),
         }
         .encode(&mut out)?;
@@ -379,6 +430,13 @@ fn refused(body: &[u8]) -> LoginError {
 
 fn sasl(error: scram::SaslError) -> LoginError {
     LoginError::Downgrade(format!("SCRAM with the server failed: {}", error.text()))
+}
+
+fn unbound() -> LoginError {
+    LoginError::Downgrade(
+        "the server cannot bind the login to the TLS connection, which backend.server_channel_binding demands"
+            .into(),
+    )
 }
 
 fn skipped() -> LoginError {

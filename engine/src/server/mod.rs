@@ -8,6 +8,7 @@ mod native;
 mod note;
 mod parameters;
 pub mod probe;
+pub mod secure;
 mod statements;
 
 pub use native::{FoundStatement, Native};
@@ -17,7 +18,7 @@ pub use statements::{
     Definition, Prepared, Statement, fresh_number, internal_name, is_internal, statement_key,
 };
 
-use crate::ring::Socket;
+use crate::link::Link;
 use crate::settings::Label;
 use protocol::backend::TransactionStatus;
 use protocol::frame::Deframer;
@@ -30,7 +31,7 @@ use std::rc::Rc;
 /// that cleans it.
 pub struct Server {
     /// The connection.
-    pub socket: Socket,
+    pub socket: Link,
     /// Where its messages begin and end.
     pub frames: Deframer,
     /// What it owes.

@@ -39,7 +39,7 @@ mod statements;
 mod window;
 
 use crate::client::{Entered, fatal, say_and_close};
-use crate::ring::Socket;
+use crate::link::Link;
 use crate::server::clean::{self, Departure};
 use crate::server::{Parameters, Server, cancel};
 use crate::settings::{Entries, Label};
@@ -61,7 +61,7 @@ use std::task::{Context, Poll};
 pub struct Session {
     shard: Rc<Shard>,
     pool: Rc<ShardPool>,
-    socket: Socket,
+    socket: Link,
     entered: Entered,
     /// The server, while leased.
     server: Option<Box<Server>>,
@@ -127,7 +127,7 @@ impl Session {
     /// A session of a client that has just been greeted.
     pub(crate) fn new(
         shard: Rc<Shard>,
-        socket: Socket,
+        socket: Link,
         pool: Rc<ShardPool>,
         label: Rc<Label>,
         entered: Entered,

@@ -6,7 +6,8 @@
 //!   0                 at                   len
 //! ```
 
-use crate::ring::{Chunk, Socket};
+use crate::link::Link;
+use crate::ring::Chunk;
 
 pub(super) struct Window {
     chunk: Chunk,
@@ -37,7 +38,7 @@ impl Window {
     }
 
     /// Sends what passed.
-    pub(super) fn forward(&mut self, to: &Socket) {
+    pub(super) fn forward(&mut self, to: &Link) {
         if self.at == 0 {
             return;
         }

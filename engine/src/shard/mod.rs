@@ -22,9 +22,11 @@ pub use run::{ShardSeed, run};
 
 use crate::client::Credentials;
 use crate::config::Config;
+use crate::link::Handshakes;
 use crate::ring::{Ring, task};
 use crate::server::Definition;
 use crate::signal::Signal;
+use crate::tls::Material;
 use admin::stats::ShardStats;
 use offload::Offload;
 use router::effects::Effects;
@@ -58,6 +60,10 @@ pub struct Shard {
     pub credentials: Arc<Credentials>,
     /// What servers report at login, for all shards.
     pub reports: Arc<Reports>,
+    /// The certificates, for all shards.
+    pub tls: Arc<Material>,
+    /// Who may work on a TLS handshake.
+    pub handshakes: Handshakes,
     /// Given when the last client has left a draining shard.
     finished: Signal,
     pools: OnceCell<Vec<Rc<ShardPool>>>,

@@ -98,6 +98,11 @@ impl ShardPool {
         &self.shard.config.groups[self.index]
     }
 
+    /// Its place among the groups.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
     /// When servers go back.
     pub fn mode(&self) -> PoolMode {
         self.group().pool.mode
@@ -558,6 +563,10 @@ fn refusal(database: &str, error: &LoginError) -> Refusal {
             message,
         } => (SqlState::CONNECTION_FAILURE, message.as_str()),
         LoginError::Unreachable(_) => (SqlState::CONNECTION_FAILURE, "it cannot be reached"),
+        LoginError::Tls(_) => (
+            SqlState::CONNECTION_FAILURE,
+            "there is no TLS connection to it",
+        ),
         LoginError::Downgrade(_) | LoginError::NoPassword => {
             (SqlState::CONNECTION_FAILURE, "pgmux cannot log in")
         }

@@ -5,8 +5,10 @@ use super::{
 };
 use crate::client::Credentials;
 use crate::config::Config;
+use crate::link::Handshakes;
 use crate::ring::{Ring, Sizes, drive, task};
 use crate::signal::Signal;
+use crate::tls::Material;
 use ::pool::Budget;
 use crossbeam_channel::{Receiver, Sender};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -26,6 +28,8 @@ pub struct ShardSeed {
     pub credentials: Arc<Credentials>,
     /// What servers report at login.
     pub reports: Arc<Reports>,
+    /// The certificates.
+    pub tls: Arc<Material>,
     /// For each group, the servers that all shards together may have.
     pub budgets: Vec<Arc<Budget>>,
     /// There are more shards than CPUs.
@@ -58,6 +62,8 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         config: seed.config,
         credentials: seed.credentials,
         reports: seed.reports,
+        tls: seed.tls,
+        handshakes: Handshakes::default(),
         clients: Clients::default(),
         counters: Counters::default(),
         cancels: Cell::new(0),

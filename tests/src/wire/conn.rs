@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::Message;
 use crate::process::PATIENCE;
+use crate::tls::{Tls, TlsStream};
 
 /// Where a server or pgmux listens.
 #[derive(Clone, Debug)]
@@ -65,6 +66,7 @@ impl fmt::Display for WireError {
 enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<TlsStream>),
 }
 
 /// A connection of a raw client.
@@ -108,10 +110,43 @@ impl Conn {
         })
     }
 
+    /// Asks for TLS and, when that is granted, shakes hands.
+    pub fn secure(mut self, tls: &Tls) -> io::Result<Self> {
+        self.send(&super::frontend::ssl_request())?;
+        match self.recv_byte() {
+            Ok(b'S') => self.shake_hands(tls),
+            other => Err(io::Error::other(format!("TLS is refused: {other:?}"))),
+        }
+    }
+
+    /// Shakes hands without asking.
+    pub fn shake_hands(self, tls: &Tls) -> io::Result<Self> {
+        let Stream::Tcp(stream) = self.stream else {
+            return Err(io::Error::other("TLS needs a TCP stream"));
+        };
+        let stream = tls.connect(stream, self.patience)?;
+        Ok(Self {
+            stream: Stream::Tls(Box::new(stream)),
+            ..self
+        })
+    }
+
+    /// What TLS there is.
+    pub fn tls(&mut self) -> &mut TlsStream {
+        match &mut self.stream {
+            Stream::Tls(stream) => stream,
+            _ => panic!("no TLS"),
+        }
+    }
+
     /// The address of our end, to find this client in a log.
     pub fn local_port(&self) -> u16 {
         match &self.stream {
             Stream::Tcp(stream) => stream.local_addr().map_or(0, |address| address.port()),
+            Stream::Tls(stream) => {
+                let local = stream.below_ref().local_addr();
+                local.map_or(0, |address| address.port())
+            }
             Stream::Unix(_) => 0,
         }
     }
@@ -126,6 +161,7 @@ impl Conn {
         let limit = |stream: &Stream, time| match stream {
             Stream::Tcp(stream) => stream.set_write_timeout(time),
             Stream::Unix(stream) => stream.set_write_timeout(time),
+            Stream::Tls(stream) => stream.below_ref().set_write_timeout(time),
         };
         let sent = limit(&self.stream, Some(time)).is_ok() && self.send(bytes).is_ok();
         let _ = limit(&self.stream, None);
@@ -221,14 +257,18 @@ impl Conn {
         let _ = match &self.stream {
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
+            Stream::Tls(stream) => stream.below_ref().shutdown(Shutdown::Write),
         };
     }
 
     /// Closes with a reset instead of an orderly end, as the kernel does for a killed process with unread input.
     pub fn reset(self) {
-        if let Stream::Tcp(stream) = self.stream {
-            let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
-        }
+        let stream = match &self.stream {
+            Stream::Tcp(stream) => stream,
+            Stream::Tls(stream) => stream.below_ref(),
+            Stream::Unix(_) => return,
+        };
+        let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
     }
 
     fn fill(&mut self, want: usize, deadline: Instant) -> Result<(), WireError> {
@@ -246,7 +286,9 @@ impl Conn {
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {}
                     io::ErrorKind::Interrupted => {}
                     // A reset: the peer closed while bytes of ours were unread.
-                    io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+                    io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::BrokenPipe
+                    | io::ErrorKind::UnexpectedEof => {
                         return Err(WireError::Closed);
                     }
                     _ => return Err(WireError::Io(error)),
@@ -268,6 +310,10 @@ impl Stream {
                 stream.set_read_timeout(Some(timeout))?;
                 stream.read(chunk)
             }
+            Self::Tls(stream) => {
+                stream.below_ref().set_read_timeout(Some(timeout))?;
+                stream.read(chunk)
+            }
         }
     }
 
@@ -275,6 +321,7 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.write_all(bytes),
             Self::Unix(stream) => stream.write_all(bytes),
+            Self::Tls(stream) => stream.write_all(bytes),
         }
     }
 }

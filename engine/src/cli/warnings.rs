@@ -1,0 +1,127 @@
+//! What a file says that is allowed and unwise: settings that look safer than
+//! they are, and secrets that others can read.
+
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::config::{ChannelBinding, Config, Group, ListenAddr, SslMode, Target};
+
+/// A line for each, with the key that it is about.
+pub(super) fn warnings(config: &Config) -> Vec<String> {
+    let mut found = Vec::new();
+    of_clients(config, &mut found);
+    for group in &config.groups {
+        of_servers(group, &mut found);
+    }
+    found
+}
+
+fn of_clients(config: &Config, found: &mut Vec<String>) {
+    let public = config.proxy.listen.iter().find(|address| match address {
+        ListenAddr::Tcp(address) => !address.ip().is_loopback(),
+        ListenAddr::Unix(_) => false,
+    });
+    match (&config.tls, public) {
+        (None, Some(address)) => found.push(format!(
+            "tls.enabled: clients come to {address} in clear, where others can read and change what they say"
+        )),
+        (Some(tls), Some(address)) if tls.mode < SslMode::Require => found.push(format!(
+            "tls.client_sslmode: {} lets clients come to {address} in clear; require does not",
+            tls.mode.name()
+        )),
+        _ => {}
+    }
+    if let Some(tls) = &config.tls {
+        unguarded("tls.key_file", &tls.key_file, found);
+    }
+}
+
+fn of_servers(group: &Group, found: &mut Vec<String>) {
+    let key = |name: &str| format!("databases.{}: backend.{name}", group.name);
+    if let Some((_, file)) = &group.tls.cert {
+        unguarded(&key("server_key_file"), file, found);
+    }
+    let Target::Tcp { host, .. } = &group.target else {
+        return;
+    };
+    let here = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    if here {
+        return;
+    }
+    let (tls, sslmode) = (&group.tls, key("server_sslmode"));
+    match tls.mode {
+        SslMode::Disable => found.push(format!(
+            "{sslmode}: what is said to {host} is not encrypted"
+        )),
+        SslMode::Allow | SslMode::Prefer => found.push(format!(
+            "{sslmode}: {} is in clear whenever somebody on the way says so; require is not",
+            tls.mode.name()
+        )),
+        SslMode::Require
+            if tls.ca_file.is_none() && tls.channel_binding != ChannelBinding::Require =>
+        {
+            found.push(format!(
+                "{sslmode}: require encrypts, but whoever answers for {host} is believed; verify-full is not fooled"
+            ));
+        }
+        SslMode::Require | SslMode::VerifyCa => {}
+        SslMode::VerifyFull => {}
+    }
+}
+
+/// As PostgreSQL refuses it: a key that more than its owner and a group of
+/// root's can read.
+fn unguarded(key: &str, file: &Path, found: &mut Vec<String>) {
+    let Ok(about) = file.metadata() else { return };
+    let allowed = if about.uid() == 0 { 0o037 } else { 0o077 };
+    if about.mode() & allowed != 0 {
+        found.push(format!(
+            "{key}: others can read {}; chmod 600 lets only its owner",
+            file.display()
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warned(front: &str, backend: &str) -> Vec<String> {
+        let text = format!(
+            "{front}\ndatabases: {{a: {{writer: {{host: db.example}}, backend: {backend}}}}}\nauth: {{users: [{{username: x, password: y}}]}}\n"
+        );
+        let config = Config::parse(&text, "x.yaml").unwrap_or_else(|errors| panic!("{errors}"));
+        let found = warnings(&config);
+        let key = |line: &String| {
+            line.split(": ")
+                .nth(usize::from(line.starts_with("databases")))
+                .map(str::to_owned)
+        };
+        found.iter().filter_map(key).collect()
+    }
+
+    #[test]
+    fn public_addresses_and_distant_servers_without_tls_are_warned_of() {
+        let here = "proxy: {listen: [127.0.0.1:1, '[::1]:1', /tmp]}";
+        let public = "proxy: {listen: [127.0.0.1:1, 0.0.0.0:1]}";
+        assert_eq!(warned(here, "{}"), ["backend.server_sslmode"]);
+        assert_eq!(
+            warned(public, "{}"),
+            ["tls.enabled", "backend.server_sslmode"]
+        );
+        for mode in ["disable", "allow", "prefer", "require"] {
+            let found = warned(here, &format!("{{server_sslmode: {mode}}}"));
+            assert_eq!(found, ["backend.server_sslmode"], "{mode}");
+        }
+        let bound = "{server_sslmode: require, server_channel_binding: require}";
+        assert_eq!(warned(here, bound), [""; 0]);
+    }
+
+    #[test]
+    fn servers_on_this_machine_need_no_tls() {
+        let text = "proxy: {listen: /tmp}\ndatabases: {a: {writer: /tmp}, b: {writer: 127.0.0.1}, c: {writer: localhost}}\nauth: {users: [{username: x, password: y}]}\n";
+        let config = Config::parse(text, "x.yaml").unwrap_or_else(|errors| panic!("{errors}"));
+        assert_eq!(warnings(&config), [""; 0]);
+    }
+}
