@@ -15,7 +15,10 @@ use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
 /// Names and values, sorted by name, each name once.
-pub type Entries = Vec<(Box<[u8]>, Box<[u8]>)>;
+pub type Entries = Vec<Setting>;
+
+/// A name and a value.
+pub type Setting = (Box<[u8]>, Box<[u8]>);
 
 /// An interned label; see the module's text.
 #[derive(Debug, Default)]

@@ -42,6 +42,8 @@ pub enum Note {
         /// The copy's number.
         number: u64,
     },
+    /// Our question what the session holds, sent along with a request.
+    Asks,
     /// Whatever error the server gives, this one is the answer.
     Fails(Box<[u8]>),
     /// A `DEALLOCATE` by SQL text of a statement of the protocol.

@@ -9,7 +9,7 @@
 use super::dialog::{Answer, Broken};
 use super::{FoundStatement, Server};
 use crate::limits::OWN_ROWS;
-use crate::settings::Entries;
+use crate::settings::{Entries, Setting};
 
 /// What a session holds.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct Found {
     pub settings: Entries,
     /// Its prepared statements, if they were asked for.
     pub statements: Vec<FoundStatement>,
+    /// The one setting that was asked for by name.
+    pub only: Option<Setting>,
     /// What cannot be moved, in words for an operator; empty when nothing.
     pub pins: Vec<&'static str>,
     /// Notifications that came while asking, as messages.
@@ -36,10 +38,26 @@ impl Server {
     ) -> Result<Found, Broken> {
         let query = question(custom, self.native.is_some());
         let answer = self.query(&query).await?;
+        self.judge(user, &query, &answer).await
+    }
+
+    /// The same when the question, or [one about a setting](question_for), is
+    /// the only thing that the server owes.
+    pub async fn probe_asked<'a>(
+        &mut self,
+        user: &str,
+        custom: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<Found, Broken> {
+        let answer = self.settle().await?;
+        let query = question(custom, self.native.is_some());
+        self.judge(user, &query, &answer).await
+    }
+
+    async fn judge(&mut self, user: &str, query: &[u8], answer: &Answer) -> Result<Found, Broken> {
         if answer.error.is_none() {
-            return found(&answer, user.as_bytes()).ok_or(Broken::Unexpected(b'D'));
+            return found(answer, user.as_bytes()).ok_or(Broken::Unexpected(b'D'));
         }
-        self.probe_unhurried(user, &query).await
+        self.probe_unhurried(user, query).await
     }
 
     /// The session may have a `statement_timeout` that the question exceeds:
@@ -72,7 +90,8 @@ impl Server {
     }
 }
 
-fn question<'a>(custom: impl IntoIterator<Item = &'a [u8]>, native: bool) -> Vec<u8> {
+/// The question what the session holds.
+pub fn question<'a>(custom: impl IntoIterator<Item = &'a [u8]>, native: bool) -> Vec<u8> {
     let mut query = QUERY.to_vec();
     if native {
         query.extend_from_slice(STATEMENTS);
@@ -92,6 +111,18 @@ fn question<'a>(custom: impl IntoIterator<Item = &'a [u8]>, native: bool) -> Vec
     query
 }
 
+/// The question for one setting, whose name is words joined by dots.
+pub fn question_for(name: &[u8]) -> Vec<u8> {
+    let parts = [
+        &b"SELECT 'only', '"[..],
+        name,
+        b"', pg_catalog.current_setting('",
+        name,
+        b"')",
+    ];
+    parts.concat()
+}
+
 fn found(answer: &Answer, user: &[u8]) -> Option<Found> {
     let mut found = Found {
         notifications: answer.notifications.clone(),
@@ -109,6 +140,10 @@ fn found(answer: &Answer, user: &[u8]) -> Option<Found> {
             found
                 .settings
                 .extend(value.clone().map(|value| (name.clone(), value)));
+            continue;
+        }
+        if &**kind == b"only" {
+            found.only = Some((name.clone(), value.clone()?));
             continue;
         }
         let value = value.as_deref().unwrap_or_default();

@@ -221,7 +221,7 @@ impl Session {
 
     /// Half a message has been sent, or the server has the only copy of a
     /// statement.
-    fn is_amid_something(&self) -> bool {
+    pub(super) fn is_amid_something(&self) -> bool {
         let amid_message = matches!(self.request, Body::Relay) && self.frames.body_remaining() > 0;
         let unkept = self
             .statements
@@ -232,7 +232,8 @@ impl Session {
 
     /// Texts were sent that may have changed the session: asks the server
     /// what has become of it.
-    fn settle(&mut self, cx: &Context<'_>) {
+    pub(super) fn settle(&mut self, cx: &Context<'_>) {
+        let asked = self.awaits_answer();
         let Some(server) = self.server.take() else {
             return;
         };
@@ -242,6 +243,8 @@ impl Session {
         let asker = Asker {
             custom: self.custom.as_deref().cloned().unwrap_or_default(),
             startup: Rc::clone(&self.startup),
+            asked,
+            erred: self.erred,
             told: self.told.take(),
             keeps: self.pool.mode() == PoolMode::Session,
         };

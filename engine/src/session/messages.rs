@@ -92,6 +92,15 @@ impl Session {
         {
             return Ok(verdict);
         }
+        let text = body.strip_suffix(&[0]);
+        if self
+            .server
+            .as_ref()
+            .is_some_and(|server| !server.suspect.is_clean())
+            || !effects.is_clean()
+        {
+            self.foresee(text.unwrap_or_default(), effects);
+        }
         self.suspect(effects);
         if !effects.is_clean() {
             self.note_changes(effects);

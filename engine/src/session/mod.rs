@@ -18,11 +18,13 @@
 //! | `deallocate` | `DEALLOCATE` of such a statement by a simple query |
 //! | `native` | names that SQL and the protocol share |
 //! | `returning` | `RESET`, which returns to the startup packet |
+//! | `ask` | the question what the session holds, together with a request |
 //! | `custom` | the names of custom settings in texts and parameters |
 //! | `lease` | getting a server, giving it back, what it must be asked before |
 //! | `replies` | frames what the server sends, books it in the ledger |
 //! | `refuse` | errors of our own, in the order and shape that PostgreSQL has |
 
+mod ask;
 mod body;
 mod custom;
 mod deallocate;
@@ -45,12 +47,13 @@ use crate::server::{Parameters, Server, cancel};
 use crate::settings::{Entries, Label};
 use crate::shard::{Guard, Refusal, Seat, Shard, ShardPool};
 use ::pool::config::PoolMode;
+use ask::Ending;
 use body::Body;
 use custom::CustomNames;
 use protocol::error::SqlState;
 use protocol::frame::{Deframer, Side};
 use returning::Returning;
-use router::effects::Effect;
+use router::effects::{Effect, Effects};
 use settle::Settling;
 use statements::Statements;
 use std::rc::Rc;
@@ -90,6 +93,12 @@ pub struct Session {
     /// A change of the client's statements is under way of which the outcome
     /// is not certain: nothing that names a statement may be sent before it is.
     barrier: bool,
+    /// What the statements that the batch at hand has bound do.
+    batch: Effects,
+    /// How the request that was read last ends.
+    ending: Ending,
+    /// An error has come since the server was asked along.
+    erred: bool,
     /// What was sent is to be answered before the client's next message can be
     /// understood.
     wants_flush: bool,
@@ -151,6 +160,9 @@ impl Session {
             changes: false,
             withheld: false,
             barrier: false,
+            batch: Effects::NONE,
+            ending: Ending::Unknown,
+            erred: false,
             wants_flush: false,
             custom: None,
             reported: None,
@@ -203,6 +215,9 @@ impl Session {
         }
         if self.server.is_some() {
             self.replies(cx)?;
+            if self.awaits_answer() && !self.is_amid_something() {
+                self.settle(cx);
+            }
             // One that was granted just now is for the request that waits.
             if !waited {
                 self.release_if_free(cx);

@@ -270,6 +270,7 @@ impl Session {
                 .as_ref()
                 .and_then(|statements| statements.unnamed.as_ref());
             let effects = unnamed.map_or(Effects::NONE, |unnamed| unnamed.effects);
+            self.batch = self.batch.union(effects);
             if !effects.is_clean() {
                 self.note_custom_parameters(body, effects);
             }
@@ -300,6 +301,7 @@ impl Session {
             let text = text_of(&known.definition.rest);
             self.bind_returning(portal, text, known.definition.effects);
         }
+        self.batch = self.batch.union(known.definition.effects);
         self.suspect(known.definition.effects);
         self.note_temp_schema(body, known.definition.effects);
         if !known.definition.effects.is_clean() {

@@ -1,5 +1,6 @@
 //! What the server sends: booked in the ledger, and relayed or swallowed.
 
+use super::ask::is_answer_next;
 use super::body::{Body, Collected};
 use super::messages::CLOSE_COMPLETE;
 use super::requests::READY_IDLE;
@@ -40,6 +41,13 @@ impl Session {
             self.server = Some(server);
             outcome?;
             window.forward(&self.socket);
+            if let Some(server) = &self.server
+                && is_answer_next(server)
+            {
+                // For who asks, see `settle`.
+                server.socket.put_back(window.into_rest());
+                return Ok(());
+            }
             if read >= SLICE_BYTES {
                 // Others have their turn; this task is in the queue again.
                 cx.waker().wake_by_ref();
@@ -54,7 +62,7 @@ impl Session {
             if server.frames.at_boundary() {
                 self.give_local_replies(server, window);
             }
-            if window.rest().is_empty() {
+            if window.rest().is_empty() || is_answer_next(server) {
                 return Ok(());
             }
             if let Some(head) = server.frames.whole(window.rest()) {
@@ -337,7 +345,11 @@ impl Session {
             self.undo(server, entry, false);
         }
         let note = cause.as_ref().and_then(|cause| cause.note.as_ref());
+        let asks = server.ledger.head();
+        let asks = asks.is_some_and(|entry| matches!(entry.note, Some(Note::Asks)));
+        self.erred |= !asks;
         let fate = match reply {
+            Reply::Failed(Whose::Ours) if asks => Fate::Swallow,
             Reply::Failed(Whose::Ours) if let Some(Note::Supplies(statement)) = note => {
                 if let Some(native) = &mut server.native {
                     native.refuse(statement, body);

@@ -59,6 +59,7 @@ impl Session {
             }
         }
         self.answer_now();
+        self.ask_along();
         if std::mem::take(&mut self.wants_flush)
             && let Some(server) = &self.server
         {
@@ -215,6 +216,7 @@ impl Session {
     /// `Sync` ends a batch. Without a server there is nothing to end.
     fn on_sync(&mut self, window: &mut Window, head: Head) {
         self.skipping = false;
+        self.foresee_batch();
         match &mut self.server {
             None => {
                 self.drop_message(window, head);

@@ -48,6 +48,10 @@ pub(super) struct Asker {
     /// What the client was told of reported settings, if that is not what the
     /// server reported last.
     pub(super) told: Option<Box<Parameters>>,
+    /// The question is on its way already, see [`super::ask`].
+    pub(super) asked: bool,
+    /// What it is about has failed.
+    pub(super) erred: bool,
     /// The server stays whatever it holds.
     pub(super) keeps: bool,
 }
@@ -128,7 +132,19 @@ impl Asking {
 async fn ask(pool: &ShardPool, server: &mut Server, asker: &Asker) -> Result<Settled, Broken> {
     let effects = server.suspect;
     let names = asker.custom.iter().map(|name| &**name);
-    let mut found = server.probe(&pool.group().user, names).await?;
+    let mut found = match asker.asked {
+        true => server.probe_asked(&pool.group().user, names).await?,
+        false => server.probe(&pool.group().user, names).await?,
+    };
+    if let Some(only) = found.only {
+        server.suspect = Effects::NONE;
+        if !asker.erred {
+            let entries = server.label.entries().iter().cloned();
+            server.label = pool.labels.intern(entries.chain([only]));
+        }
+        let label = Rc::clone(&server.label);
+        return rested(server, label, found.notifications, Vec::new());
+    }
     let label = pool.labels.intern(found.settings.iter().cloned());
     server.label = Rc::clone(&label);
     server.tainted |= effects.contains(Effect::Load);

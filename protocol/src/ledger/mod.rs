@@ -236,6 +236,17 @@ impl<Note> Ledger<Note> {
         self.queue.iter().any(forces)
     }
 
+    /// Whether the client has a `ReadyForQuery` to come: until then the server's status is that of an
+    /// earlier moment.
+    pub fn owes_ready(&self) -> bool {
+        let ends = |entry: &Entry<Note>| {
+            matches!(entry.kind, Kind::Query | Kind::FunctionCall | Kind::Sync)
+        };
+        self.queue
+            .iter()
+            .any(|entry| ends(entry) && entry.whose != Whose::Ours)
+    }
+
     /// To whom the reply at the head goes.
     pub fn head(&self) -> Option<&Entry<Note>> {
         self.queue.front()
