@@ -16,6 +16,7 @@ on_shards!(
     client_that_closes_its_side_in_the_queue_is_still_served,
     client_that_closes_its_side_in_a_transaction_rolls_back,
     client_that_closes_its_side_and_vanishes_frees_its_server,
+    client_that_closes_its_side_in_a_long_silence_frees_its_server,
     cancel_ends_the_own_query_from_any_shard,
     cancel_with_a_foreign_key_does_nothing,
     cancel_never_hits_the_next_client,
@@ -288,6 +289,16 @@ fn client_that_closes_its_side_and_vanishes_frees_its_server(shards: usize) {
     client.conn.close_write();
     client.conn.recv().expect("a row description");
     client.conn.reset();
+    stand.check();
+    stand.pgmux.stop();
+}
+
+fn client_that_closes_its_side_in_a_long_silence_frees_its_server(shards: usize) {
+    let mut stand = stand(shards, 1);
+    let mut client = stand.pgmux.client();
+    client.send(&frontend::query("select pg_sleep(600)"));
+    stand.direct.expect_sleeper();
+    drop(client);
     stand.check();
     stand.pgmux.stop();
 }

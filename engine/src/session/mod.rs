@@ -39,7 +39,7 @@ mod statements;
 mod window;
 
 use crate::client::{Entered, fatal, say_and_close};
-use crate::limits::FAREWELL;
+use crate::limits::OWED_SILENCE;
 use crate::link::Link;
 use crate::server::clean::{self, Departure};
 use crate::server::{Parameters, Server, cancel};
@@ -107,6 +107,8 @@ pub struct Session {
     told: Option<Box<Parameters>>,
     /// The client will say no more.
     goodbye: bool,
+    /// The server has sent something; see [`Session::take_leave`].
+    relayed: bool,
     /// The client has broken the protocol, or has said goodbye: after what it is owed it gets this
     /// and goes.
     fate: Option<Vec<u8>>,
@@ -117,8 +119,8 @@ enum End {
     /// The client said goodbye, and has got what it was owed.
     Goodbye,
     /// It will say no more, but is owed replies. Not an end yet: it has some
-    /// time to get them.
-    Leaving,
+    /// time to get them. `asked`: by Terminate, so its work is to be done.
+    Leaving { asked: bool },
     /// The client has gone.
     Gone,
     /// It is told something and goes.
@@ -162,6 +164,7 @@ impl Session {
             returning: None,
             told: None,
             goodbye: false,
+            relayed: false,
             fate: None,
         })
     }
@@ -174,21 +177,30 @@ impl Session {
         })
         .await;
         let mut end = std::future::poll_fn(|cx| self.poll(cx)).await;
-        if matches!(end, End::Leaving) {
-            end = Box::pin(self.take_leave()).await;
+        if let End::Leaving { asked } = end {
+            end = Box::pin(self.take_leave(asked)).await;
         }
         // Boxed, so that the task of an idle client has no room for it.
         Box::pin(self.finish(end)).await;
     }
 
     /// The client gets what it is owed, as from PostgreSQL. Whether somebody is
-    /// still there to read it only its answer to our bytes would say, so this
-    /// has a limit.
-    async fn take_leave(&mut self) -> End {
+    /// still there to read it nobody can tell before it is sent, and a server
+    /// must not work for long for a client that was killed: so not for ever
+    /// while nothing comes.
+    async fn take_leave(&mut self, asked: bool) -> End {
         let ring = self.shard.ring.clone();
-        let deadline = Instant::now() + FAREWELL;
-        let owed = std::future::poll_fn(|cx| self.poll(cx));
-        ring.until(Some(deadline), owed).await.unwrap_or(End::Gone)
+        loop {
+            self.relayed = false;
+            let deadline = Instant::now() + OWED_SILENCE;
+            let owed = std::future::poll_fn(|cx| self.poll(cx));
+            match ring.until(Some(deadline), owed).await {
+                Ok(end) => return end,
+                Err(_) if self.relayed => {}
+                Err(_) if asked => return End::Goodbye,
+                Err(_) => return End::Gone,
+            }
+        }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
@@ -292,7 +304,7 @@ impl Session {
             });
         }
         if self.fate.is_none() && self.socket.is_over() && !self.is_about_to_ask() {
-            self.goodbye()?;
+            self.goodbye(false)?;
         }
         let Some(words) = &mut self.fate else {
             return Ok(());
@@ -317,11 +329,11 @@ impl Session {
     /// Nothing more will come from the client, by Terminate or because it has
     /// closed its side. What was asked before is still answered, as far as it
     /// would be.
-    fn goodbye(&mut self) -> Result<(), End> {
+    fn goodbye(&mut self, asked: bool) -> Result<(), End> {
         self.goodbye = true;
         self.fate = Some(Vec::new());
         Err(match self.server {
-            Some(_) => End::Leaving,
+            Some(_) => End::Leaving { asked },
             None => End::Goodbye,
         })
     }
@@ -336,12 +348,12 @@ impl Session {
         self.seat = None;
         let departure = match &end {
             End::Goodbye | End::Saying(_) => Departure::Polite,
-            End::Leaving | End::Gone => Departure::Abrupt,
+            End::Leaving { .. } | End::Gone => Departure::Abrupt,
             End::Torn(_) => Departure::Lost,
         };
         self.part_with_server(departure);
         let words = match end {
-            End::Leaving | End::Gone => return,
+            End::Leaving { .. } | End::Gone => return,
             End::Saying(words) => words,
             // What has been relayed still has to leave.
             End::Goodbye => Vec::new(),

@@ -36,6 +36,7 @@ impl Session {
                 break;
             };
             read += chunk.len();
+            self.relayed = true;
             let mut window = Window::new(chunk);
             let outcome = self.read_replies(&mut server, &mut window);
             self.server = Some(server);

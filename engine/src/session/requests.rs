@@ -168,7 +168,7 @@ impl Session {
             tag::SYNC if head.body_len == 0 => self.on_sync(window, head),
             tag::TERMINATE => {
                 self.drop_message(window, head);
-                self.goodbye()?;
+                self.goodbye(true)?;
             }
             tag::PASSWORD => self.doom("invalid frontend message type 112"),
             // As PostgreSQL does after an error in a batch.
