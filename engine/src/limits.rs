@@ -42,6 +42,10 @@ pub const CLEAN: Duration = Duration::from_secs(5);
 /// How long the work of a client that said goodbye may go on.
 pub const FAREWELL: Duration = Duration::from_secs(60);
 
+/// How long a server may be silent while a client that has closed its side is
+/// owed a reply. A client that was killed looks the same.
+pub const OWED_SILENCE: Duration = Duration::from_secs(10);
+
 /// Until a cancel request must have been delivered.
 pub const CANCEL: Duration = Duration::from_secs(5);
 

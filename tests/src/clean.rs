@@ -199,9 +199,11 @@ const SHARD_SHIFT: i32 = 20;
 
 /// All that a session can leave on a server and the next one could see. Settings are compared whole: the value, where
 /// it is from, and what RESET would make of it. A library that is loaded brings settings of its own, which count only
-/// when they were set. pgmux's own copies of statements are hidden by their names.
+/// when they were set. Settings of a transaction begin anew with each, but PostgreSQL remembers for good that they were
+/// set, and has no way to undo that. pgmux's own copies of statements are hidden by their names.
 const VIEW: &str = "\
-    select concat_ws(' ', 'setting', name, setting, source, reset_val) from pg_settings \
+    select concat_ws(' ', 'setting', name, setting, \
+            case when name not like 'transaction\\_%' then source end, reset_val) from pg_settings \
         where name not like '%.%' or source = 'session' \
     union all select 'role ' || current_user || ' of ' || session_user \
     union all select 'channel ' || c from pg_listening_channels() c \

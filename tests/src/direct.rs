@@ -78,7 +78,7 @@ impl Direct {
     /// Servers that are not idle, or hold a lock, with what they do.
     pub fn busy(&mut self) -> Vec<String> {
         let sql = format!(
-            "select a.pid || ' ' || a.state || ' ' || a.query from pg_stat_activity a where {OTHERS} \
+            "select concat_ws(' ', a.pid, a.state, a.query) from pg_stat_activity a where {OTHERS} \
              and (a.state <> 'idle' or a.xact_start is not null \
                   or exists (select from pg_locks l where l.pid = a.pid))"
         );

@@ -5,13 +5,18 @@ use std::time::{Duration, Instant};
 use tests::cluster::Cluster;
 use tests::direct::Direct;
 use tests::pgmux::{Config, Pgmux};
-use tests::wire::{Conn, frontend};
+use tests::wire::{Conn, Endpoint, Session, frontend};
 use tests::{canary, on_shards};
 
 on_shards!(
     client_that_leaves_at_any_message_hurts_nobody,
     client_that_leaves_inside_any_message_hurts_nobody,
     client_that_stops_reading_mid_row_hurts_nobody,
+    client_that_closes_its_side_gets_all_that_it_is_owed,
+    client_that_closes_its_side_in_the_queue_is_still_served,
+    client_that_closes_its_side_in_a_transaction_rolls_back,
+    client_that_closes_its_side_and_vanishes_frees_its_server,
+    client_that_closes_its_side_in_a_long_silence_frees_its_server,
     cancel_ends_the_own_query_from_any_shard,
     cancel_with_a_foreign_key_does_nothing,
     cancel_never_hits_the_next_client,
@@ -175,6 +180,125 @@ fn client_that_stops_reading_mid_row_hurts_nobody(shards: usize) {
     ));
     client.conn.recv().expect("a row description");
     client.conn.reset();
+    stand.check();
+    stand.pgmux.stop();
+}
+
+/// What a client hears that sends these bytes and closes its side, up to the end of the connection.
+fn hear_after_closing(client: &mut Session, bytes: &[u8]) -> Vec<u8> {
+    client.send(bytes);
+    client.conn.close_write();
+    client.conn.recv_to_end().expect("replies and the end")
+}
+
+fn client_that_closes_its_side_gets_all_that_it_is_owed(shards: usize) {
+    let mut stand = stand(shards, 1);
+    let large = frontend::query("select repeat('x', 1000) from generate_series(1, 20000)");
+    let bind = |portal| frontend::bind_text(portal, "s", &[]);
+    let flushed = [
+        frontend::parse("s", "select generate_series(1, 5000)", &[]),
+        bind(""),
+        frontend::execute("", 0),
+        frontend::flush(),
+    ];
+    let batches = [
+        frontend::parse("s", "select pg_sleep(0.05)", &[]),
+        bind(""),
+        frontend::execute("", 0),
+        frontend::sync(),
+        bind("p"),
+        frontend::execute("p", 0),
+        frontend::close(b'S', "s"),
+        frontend::sync(),
+        frontend::query("select 'last'"),
+    ];
+    let settled = [
+        frontend::query("set work_mem = '1MB'; create temp table t(a int)"),
+        frontend::query("drop table t"),
+        frontend::query("select 1/0"),
+    ];
+    let direct = Endpoint::local(Cluster::shared().port());
+    for bytes in [large, flushed.concat(), batches.concat(), settled.concat()] {
+        let mut client = Session::open(&direct, &stand.pgmux.login());
+        let expected = hear_after_closing(&mut client, &bytes);
+        let mut client = stand.pgmux.client();
+        let got = hear_after_closing(&mut client, &bytes);
+        assert!(
+            got == expected,
+            "{} bytes for {}, and direct {}",
+            got.len(),
+            String::from_utf8_lossy(&bytes),
+            expected.len()
+        );
+        stand.check();
+    }
+    stand.pgmux.stop();
+}
+
+fn client_that_closes_its_side_in_the_queue_is_still_served(shards: usize) {
+    let mut stand = stand(shards, 1);
+    stand
+        .direct
+        .run("create table mess(a int); grant all on mess to public");
+    let mut holder = stand.pgmux.client();
+    holder.query("begin");
+    let mut waiters: Vec<Session> = (0..3).map(|_| stand.pgmux.client()).collect();
+    for waiter in &mut waiters {
+        waiter.send(&frontend::query("insert into mess values (1)"));
+        waiter.conn.close_write();
+    }
+    holder.query("commit");
+    for waiter in &mut waiters {
+        let heard = waiter.conn.recv_to_end().expect("replies and the end");
+        assert_eq!(heard.last(), Some(&b'I'), "ReadyForQuery is the last");
+    }
+    assert_eq!(stand.direct.number("select count(*) from mess"), 3);
+    stand.check();
+    stand.pgmux.stop();
+}
+
+fn client_that_closes_its_side_in_a_transaction_rolls_back(shards: usize) {
+    let mut stand = stand(shards, 1);
+    stand
+        .direct
+        .run("create table mess(a int); grant all on mess to public");
+    let open_batch = [
+        frontend::parse("", "insert into mess values (2)", &[]),
+        frontend::bind_text("", "", &[]),
+        frontend::execute("", 0),
+    ];
+    let in_transaction = [
+        frontend::query("begin"),
+        frontend::query("insert into mess values (1)"),
+    ];
+    for bytes in [in_transaction.concat(), open_batch.concat()] {
+        let mut client = stand.pgmux.client();
+        hear_after_closing(&mut client, &bytes);
+        stand.check();
+        assert_eq!(stand.direct.number("select count(*) from mess"), 0);
+    }
+    stand.pgmux.stop();
+}
+
+fn client_that_closes_its_side_and_vanishes_frees_its_server(shards: usize) {
+    let mut stand = stand(shards, 1);
+    let mut client = stand.pgmux.client();
+    client.send(&frontend::query(
+        "select repeat('x', 5000000) from generate_series(1, 20)",
+    ));
+    client.conn.close_write();
+    client.conn.recv().expect("a row description");
+    client.conn.reset();
+    stand.check();
+    stand.pgmux.stop();
+}
+
+fn client_that_closes_its_side_in_a_long_silence_frees_its_server(shards: usize) {
+    let mut stand = stand(shards, 1);
+    let mut client = stand.pgmux.client();
+    client.send(&frontend::query("select pg_sleep(600)"));
+    stand.direct.expect_sleeper();
+    drop(client);
     stand.check();
     stand.pgmux.stop();
 }

@@ -16,6 +16,7 @@ on_shards!(
     waiters_are_served_in_the_order_of_their_coming,
     waiter_that_gives_up_keeps_its_session,
     waiter_that_leaves_frees_its_place,
+    waiters_that_reset_their_settings_do_not_pass_a_server_on_unused,
     waiters_with_settings_and_new_statements_do_not_pass_a_server_on_unused,
     idle_servers_are_closed_after_idle_timeout,
     servers_are_replaced_after_max_lifetime,
@@ -171,6 +172,28 @@ fn waiter_that_leaves_frees_its_place(shards: usize) {
     assert_eq!(last.replies().len(), 4);
     canary::ask(&mut holder);
     bench.direct.expect_idle();
+    bench.pgmux.stop();
+}
+
+fn waiters_that_reset_their_settings_do_not_pass_a_server_on_unused(shards: usize) {
+    // Each needs the server's settings changed before its RESET, which is more than a text that is passed on.
+    let bench = bench(shards, |config| config.servers(1));
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            let pgmux = &bench.pgmux;
+            scope.spawn(move || {
+                let login = pgmux
+                    .login()
+                    .param("application_name", &format!("n{number}"));
+                let mut client = Session::open(&pgmux.endpoint(), &login);
+                for _ in 0..20 {
+                    client.query("set work_mem = '1MB'");
+                    client.query("reset all");
+                }
+                assert_eq!(client.value("show work_mem"), "4MB");
+            });
+        }
+    });
     bench.pgmux.stop();
 }
 

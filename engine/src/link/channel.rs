@@ -52,6 +52,10 @@ impl Channel {
         self.records.borrow().over().is_some()
     }
 
+    pub(super) fn is_broken(&self) -> bool {
+        matches!(self.records.borrow().over(), Some(Over::Broken(_)))
+    }
+
     pub(super) fn is_over(&self, socket: &Socket) -> bool {
         self.fill(socket);
         let records = self.records.borrow();

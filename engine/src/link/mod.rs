@@ -148,6 +148,13 @@ impl Link {
         }
     }
 
+    /// Whether the connection broke, as opposed to a peer that has only closed
+    /// its side and may still read.
+    #[inline]
+    pub fn is_broken(&self) -> bool {
+        self.socket.is_broken() || self.tls.as_ref().is_some_and(|tls| tls.is_broken())
+    }
+
     /// Nothing has come that was not taken, nothing is queued, and the peer
     /// is there.
     #[inline]

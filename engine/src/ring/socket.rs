@@ -584,6 +584,12 @@ impl Socket {
         })
     }
 
+    /// Whether the connection broke, as opposed to a peer that has only closed
+    /// its side and may still read.
+    pub fn is_broken(&self) -> bool {
+        self.with(|entry| entry.tx_error.is_some() || matches!(entry.rx_end, Some(RxEnd::Error(_))))
+    }
+
     /// Nothing has come that was not taken, nothing is queued, and the peer
     /// is there.
     pub fn is_quiet(&self) -> bool {

@@ -15,7 +15,8 @@ pub use native::{FoundStatement, Native};
 pub use note::{Note, UnnamedStatement};
 pub use parameters::Parameters;
 pub use statements::{
-    Definition, Prepared, Statement, fresh_number, internal_name, is_internal, statement_key,
+    Definition, PREFIX, Prepared, Statement, fresh_number, internal_name, is_internal,
+    statement_key,
 };
 
 use crate::link::Link;

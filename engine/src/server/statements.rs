@@ -121,6 +121,13 @@ impl Prepared {
         self.copies.values().map(|copy| copy.number)
     }
 
+    /// What the copy with this number says.
+    pub fn definition_of(&self, number: u64) -> Option<&Rc<Definition>> {
+        let mut copies = self.copies.values();
+        let copy = copies.find(|copy| copy.number == number)?;
+        Some(&copy.definition)
+    }
+
     /// The server has none any more.
     pub fn clear(&mut self) {
         self.copies.clear();
@@ -176,7 +183,7 @@ pub fn is_internal(name: &[u8]) -> bool {
 
 /// Stands in front of every name that we give. A client's name that begins
 /// with it is never sent on.
-const PREFIX: &str = "pgmux:";
+pub const PREFIX: &str = "pgmux:";
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,7 @@
 //! error, as it would without us.
 
 use super::body::Verdict;
+use super::prepare::is_surely_readable;
 use super::{End, Session};
 use crate::server::{Note, Slot, is_internal};
 use protocol::encode::EncodeError;
@@ -34,6 +35,7 @@ impl Session {
         if head.tag == tag::CLOSE
             && self.server.is_none()
             && let Ok(close) = Close::decode(body)
+            && is_surely_readable(close.name)
         {
             return Ok(self.close_without_server(&close));
         }

@@ -41,6 +41,7 @@ mod statements;
 mod window;
 
 use crate::client::{Entered, fatal, say_and_close};
+use crate::limits::OWED_SILENCE;
 use crate::link::Link;
 use crate::server::clean::{self, Departure};
 use crate::server::{Parameters, Server, cancel};
@@ -58,6 +59,7 @@ use settle::Settling;
 use statements::Statements;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 /// See the module's text. Small, because most clients are idle: what only a
 /// busy one needs is boxed or belongs to the server.
@@ -112,8 +114,10 @@ pub struct Session {
     /// What the client was told of the reported settings, while a change of
     /// them is held back because it may be taken back.
     told: Option<Box<Parameters>>,
-    /// The client has said goodbye.
+    /// The client will say no more.
     goodbye: bool,
+    /// The server has sent something; see [`Session::take_leave`].
+    relayed: bool,
     /// The client has broken the protocol, or has said goodbye: after what it is owed it gets this
     /// and goes.
     fate: Option<Vec<u8>>,
@@ -121,8 +125,11 @@ pub struct Session {
 
 /// How a session ends.
 enum End {
-    /// The client said goodbye.
+    /// The client said goodbye, and has got what it was owed.
     Goodbye,
+    /// It will say no more, but is owed replies. Not an end yet: it has some
+    /// time to get them. `asked`: by Terminate, so its work is to be done.
+    Leaving { asked: bool },
     /// The client has gone.
     Gone,
     /// It is told something and goes.
@@ -169,6 +176,7 @@ impl Session {
             returning: None,
             told: None,
             goodbye: false,
+            relayed: false,
             fate: None,
         })
     }
@@ -180,9 +188,31 @@ impl Session {
             Poll::Ready(())
         })
         .await;
-        let end = std::future::poll_fn(|cx| self.poll(cx)).await;
+        let mut end = std::future::poll_fn(|cx| self.poll(cx)).await;
+        if let End::Leaving { asked } = end {
+            end = Box::pin(self.take_leave(asked)).await;
+        }
         // Boxed, so that the task of an idle client has no room for it.
         Box::pin(self.finish(end)).await;
+    }
+
+    /// The client gets what it is owed, as from PostgreSQL. Whether somebody is
+    /// still there to read it nobody can tell before it is sent, and a server
+    /// must not work for long for a client that was killed: so not for ever
+    /// while nothing comes.
+    async fn take_leave(&mut self, asked: bool) -> End {
+        let ring = self.shard.ring.clone();
+        loop {
+            self.relayed = false;
+            let deadline = Instant::now() + OWED_SILENCE;
+            let owed = std::future::poll_fn(|cx| self.poll(cx));
+            match ring.until(Some(deadline), owed).await {
+                Ok(end) => return end,
+                Err(_) if self.relayed => {}
+                Err(_) if asked => return End::Goodbye,
+                Err(_) => return End::Gone,
+            }
+        }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
@@ -281,20 +311,22 @@ impl Session {
     }
 
     fn notice_the_end(&mut self) -> Result<(), End> {
-        let gone = if self.goodbye {
-            End::Goodbye
-        } else {
-            End::Gone
-        };
-        if self.socket.is_over() {
-            return Err(gone);
+        if self.socket.is_broken() {
+            return Err(if self.goodbye {
+                End::Goodbye
+            } else {
+                End::Gone
+            });
+        }
+        if self.fate.is_none() && self.socket.is_over() && !self.is_about_to_ask() {
+            self.goodbye(false)?;
         }
         let Some(words) = &mut self.fate else {
             return Ok(());
         };
         // Its bytes are not read any more, so it may be gone with some unread.
-        if self.socket.ended() {
-            return Err(gone);
+        if !self.goodbye && self.socket.ended() {
+            return Err(End::Gone);
         }
         let server = self.server.as_ref();
         // Data that COPY waits for will not come any more.
@@ -302,21 +334,44 @@ impl Session {
         if server.is_some_and(|server| server.ledger.will_be_sent()) {
             return Ok(());
         }
-        Err(End::Saying(std::mem::take(words)))
+        Err(if self.goodbye {
+            End::Goodbye
+        } else {
+            End::Saying(std::mem::take(words))
+        })
+    }
+
+    /// Nothing more will come from the client, by Terminate or because it has
+    /// closed its side. What was asked before is still answered, as far as it
+    /// would be.
+    fn goodbye(&mut self, asked: bool) -> Result<(), End> {
+        self.goodbye = true;
+        self.fate = Some(Vec::new());
+        Err(match self.server {
+            Some(_) => End::Leaving { asked },
+            None => End::Goodbye,
+        })
+    }
+
+    /// The client's last message waits for something of ours.
+    fn is_about_to_ask(&self) -> bool {
+        let waits = matches!(&self.request, Body::Collect(collected) if collected.is_complete());
+        waits || self.is_waiting() || self.settling.is_some()
     }
 
     async fn finish(mut self: Box<Self>, end: End) {
         self.seat = None;
         let departure = match &end {
             End::Goodbye | End::Saying(_) => Departure::Polite,
-            End::Gone => Departure::Abrupt,
+            End::Leaving { .. } | End::Gone => Departure::Abrupt,
             End::Torn(_) => Departure::Lost,
         };
         self.part_with_server(departure);
         let words = match end {
-            End::Gone | End::Goodbye => return,
+            End::Leaving { .. } | End::Gone => return,
             End::Saying(words) => words,
             // What has been relayed still has to leave.
+            End::Goodbye => Vec::new(),
             End::Torn(words) => words.unwrap_or_default(),
         };
         say_and_close(&self.socket, &words).await;

@@ -127,6 +127,7 @@ impl Session {
             return self.parse_natively(statement, out);
         }
         self.changes = true;
+        self.have_name_read(name, out)?;
         self.make_room(out)?;
         let Some(server) = &mut self.server else {
             return Ok(Verdict::Drop);
@@ -171,6 +172,7 @@ impl Session {
         rest: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Verdict, EncodeError> {
+        self.have_name_read(name, out)?;
         let number = self.ensure_prepared(&known.definition, out)?;
         ParseHead {
             name: internal_name(number).as_bytes(),
@@ -179,6 +181,21 @@ impl Session {
         .encode(out)?;
         self.push(Kind::Parse, Some(Note::Uses(called(known, name))));
         Ok(Verdict::Replace)
+    }
+
+    /// PostgreSQL refuses a name that is wrong in the client's encoding, which
+    /// nobody sees of a copy under a name of ours. Whether it is wrong only the
+    /// server knows, so it is shown one that may be: to close what it does not
+    /// have changes nothing.
+    fn have_name_read(&mut self, name: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        if let Some(server) = &mut self.server
+            && !is_surely_readable(name)
+        {
+            let kind = Target::Statement;
+            Close { kind, name }.encode(out)?;
+            server.ledger.push(Kind::Close, Whose::Behalf, None);
+        }
+        Ok(())
     }
 
     /// The definition shared by all who say the same under the settings that
@@ -470,6 +487,12 @@ fn called(known: Rc<Statement>, name: &[u8]) -> Rc<Statement> {
         definition: Rc::clone(&known.definition),
         made: known.made,
     })
+}
+
+/// Whether a name is right in every encoding that a client may have. All of
+/// them have ASCII in them, and disagree about the rest.
+pub(super) fn is_surely_readable(name: &[u8]) -> bool {
+    name.is_ascii()
 }
 
 /// The text in what follows the name in a `Parse`.

@@ -3,6 +3,7 @@
 
 use super::Session;
 use super::requests::READY_IDLE;
+use crate::server::PREFIX;
 use crate::shard::Refusal;
 use protocol::backend::ErrorResponse;
 use protocol::error::{ErrorFields, SqlState};
@@ -53,6 +54,44 @@ pub(super) fn renamed(body: &[u8], name: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
+/// A notice with the client's names wherever it has ours, quoted or not;
+/// `None` where it has none. `name_of` knows which numbers are of our names: a
+/// text of the client's may have the prefix too.
+pub(super) fn renamed_all<'a>(
+    body: &[u8],
+    name_of: impl Fn(u64) -> Option<&'a [u8]>,
+) -> Option<Vec<u8>> {
+    let prefix = PREFIX.as_bytes();
+    let mut out = vec![b'N', 0, 0, 0, 0];
+    let (mut rest, mut found) = (body, false);
+    while let Some(at) = rest
+        .windows(prefix.len())
+        .position(|window| window == prefix)
+    {
+        let digits = &rest[at + prefix.len()..];
+        let is_digit = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let end = digits.iter().take_while(is_digit).count();
+        let number = std::str::from_utf8(&digits[..end]).ok();
+        let number = number.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        match number.and_then(&name_of) {
+            Some(name) => {
+                out.extend_from_slice(&rest[..at]);
+                out.extend_from_slice(name);
+                found = true;
+            }
+            None => out.extend_from_slice(&rest[..at + prefix.len() + end]),
+        }
+        rest = &digits[end..];
+    }
+    if !found {
+        return None;
+    }
+    out.extend_from_slice(rest);
+    let length = u32::try_from(out.len() - 1).ok()?;
+    out[1..5].copy_from_slice(&length.to_be_bytes());
+    Some(out)
+}
+
 /// How a message of PostgreSQL quotes one of our names.
 const QUOTED: &[u8] = b"\"pgmux:";
 
@@ -72,6 +111,24 @@ mod tests {
             u32::from_be_bytes([renamed[1], renamed[2], renamed[3], renamed[4]]) as usize,
             renamed.len() - 1
         );
+    }
+
+    #[test]
+    fn a_notice_has_the_clients_names_and_keeps_what_only_looks_like_ours() {
+        let name_of = |number| (number == 0x1f).then_some(&b"s"[..]);
+        let body = b"SLOG\0Mexecute pgmux:1f/p: select 'pgmux:2f', \"pgmux:1f\", pgmux:\0\0";
+        let renamed = renamed_all(body, name_of).expect("names one of ours");
+        assert_eq!(
+            &renamed[5..],
+            b"SLOG\0Mexecute s/p: select 'pgmux:2f', \"s\", pgmux:\0\0"
+        );
+        assert_eq!(
+            renamed[1..5],
+            u32::try_from(renamed.len() - 1)
+                .expect("short")
+                .to_be_bytes()
+        );
+        assert_eq!(renamed_all(b"SLOG\0Mpgmux:2f\0\0", name_of), None);
     }
 
     #[test]

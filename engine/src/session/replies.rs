@@ -16,6 +16,7 @@ use protocol::error::SqlState;
 use protocol::frame::{Head, Step};
 use protocol::ledger::{Reply, Whose};
 use protocol::tag::backend_tag as tag;
+use std::rc::Rc;
 use std::task::Context;
 
 impl Session {
@@ -36,6 +37,7 @@ impl Session {
                 break;
             };
             read += chunk.len();
+            self.relayed = true;
             let mut window = Window::new(chunk);
             let outcome = self.read_replies(&mut server, &mut window);
             self.server = Some(server);
@@ -180,7 +182,10 @@ impl Session {
 
     fn is_looked_at(&self, server: &Server, tag_byte: u8) -> bool {
         match tag_byte {
-            tag::READY_FOR_QUERY | tag::ERROR_RESPONSE | tag::PARAMETER_STATUS => true,
+            tag::READY_FOR_QUERY
+            | tag::ERROR_RESPONSE
+            | tag::PARAMETER_STATUS
+            | tag::NOTICE_RESPONSE => true,
             tag::COMMAND_COMPLETE => !server.suspect.is_clean(),
             _ => false,
         }
@@ -261,6 +266,7 @@ impl Session {
                 }
             }
             tag::PARAMETER_STATUS => Ok(self.on_parameter(server, body)),
+            tag::NOTICE_RESPONSE => Ok(self.on_notice(server, head, body)),
             _ => {
                 let whose = match server
                     .ledger
@@ -305,12 +311,36 @@ impl Session {
         if held { Fate::Swallow } else { Fate::Relay }
     }
 
+    /// A client that asks to see more (`client_min_messages`) is told which
+    /// statements are parsed, bound and executed: by the names that it gave.
+    fn on_notice(&self, server: &Server, head: Head, body: &[u8]) -> Fate {
+        let about = server.ledger.head();
+        let whose = about.map_or(Whose::Client, |entry| entry.whose);
+        if whose != Whose::Client || head.body_len as usize != body.len() {
+            return Fate::of(whose);
+        }
+        let called = match about.and_then(|entry| entry.note.as_ref()) {
+            Some(Note::Uses(known) | Note::Defines(known)) => Some(&*known.name),
+            _ => None,
+        };
+        let name_of = |number| {
+            let definition = server.prepared.definition_of(number)?;
+            let statements = self.statements.as_ref();
+            let named = statements.and_then(|statements| {
+                let mut all = statements.all();
+                all.find(|statement| Rc::ptr_eq(&statement.definition, definition))
+            });
+            Some(called.or(named.map(|named| &*named.name)).unwrap_or(CLOSED))
+        };
+        super::refuse::renamed_all(body, name_of).map_or(Fate::Relay, Fate::Replace)
+    }
+
     /// A command that concerns prepared statements has been carried out.
     fn on_command(
         &mut self,
         server: &mut Server,
         body: &[u8],
-        about: Option<std::rc::Rc<crate::server::Statement>>,
+        about: Option<Rc<crate::server::Statement>>,
     ) {
         match body.strip_suffix(&[0]).unwrap_or(body) {
             b"DEALLOCATE ALL" | b"DISCARD ALL" => {
@@ -461,6 +491,9 @@ fn ready_and_changes(server: &Server, told: &Parameters, body: &[u8]) -> Vec<u8>
     out.extend_from_slice(body);
     out
 }
+
+/// What a statement is called that its client has closed.
+const CLOSED: &[u8] = b"<unnamed>";
 
 /// What becomes of a message that was looked at.
 enum Fate {

@@ -169,7 +169,7 @@ impl Session {
             tag::SYNC if head.body_len == 0 => self.on_sync(window, head),
             tag::TERMINATE => {
                 self.drop_message(window, head);
-                self.say_goodbye()?;
+                self.goodbye(true)?;
             }
             tag::PASSWORD => self.doom("invalid frontend message type 112"),
             // As PostgreSQL does after an error in a batch.
@@ -186,8 +186,11 @@ impl Session {
             tag::EXECUTE | tag::SYNC => return self.on_execute(cx, window, head),
             // With a body it is an error that the server raises.
             tag::FLUSH if head.body_len > 0 => return self.on_execute(cx, window, head),
-            tag::FLUSH => match &self.server {
-                Some(_) => self.relay_message(window, head),
+            tag::FLUSH => match &mut self.server {
+                Some(server) => {
+                    server.ledger.flush();
+                    self.relay_message(window, head);
+                }
                 None => self.drop_message(window, head),
             },
             tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL => self.on_copy(window, head),
@@ -201,16 +204,6 @@ impl Session {
     pub(super) fn is_skipping(&self) -> bool {
         let server = self.server.as_ref();
         self.skipping || server.is_some_and(|server| server.ledger.is_skipping())
-    }
-
-    /// What was asked before is still answered, as far as it would be.
-    fn say_goodbye(&mut self) -> Result<(), End> {
-        if self.server.is_none() {
-            return Err(End::Goodbye);
-        }
-        self.goodbye = true;
-        self.fate = Some(Vec::new());
-        Ok(())
     }
 
     /// `Sync` ends a batch. Without a server there is nothing to end.

@@ -44,14 +44,16 @@ impl Session {
         if entries.is_empty() || ledger.is_copy_in() || ledger.has_open_batch() {
             return Ok(None);
         }
-        // What is owed may be a COPY, or an error.
-        if !ledger.is_empty() {
+        // What is owed may be a COPY, or an error. Not what is ours: to wait for
+        // that on a server that was only just got would be to give it back
+        // unused, and to meet the same with the next one.
+        if ledger.owes_client() {
             self.wants_flush = true;
             return Ok(Some(Verdict::Blocked));
         }
         self.suspect(effects);
         self.note_changes(effects);
-        // Nothing is owed, so nothing can make the server skip it.
+        // Nothing is owed to the client, so nothing can make the server skip it.
         self.displace_unnamed();
         Parse {
             name: b"",

@@ -100,6 +100,19 @@ pub struct Entry<Note> {
     pub whose: Whose,
     /// The owner's note.
     pub note: Option<Note>,
+    /// A `Flush` was sent behind it: its reply is not held back.
+    flushed: bool,
+}
+
+impl<Note> Entry<Note> {
+    fn new(kind: Kind, whose: Whose, note: Option<Note>) -> Self {
+        Self {
+            kind,
+            whose,
+            note,
+            flushed: false,
+        }
+    }
 }
 
 /// See the module's text.
@@ -168,7 +181,14 @@ impl<Note> Ledger<Note> {
             }
             _ => self.batch_open = true,
         }
-        self.queue.push_back(Entry { kind, whose, note });
+        self.queue.push_back(Entry::new(kind, whose, note));
+    }
+
+    /// The client sent `Flush`: what is owed now will be sent, `Sync` or not.
+    pub fn flush(&mut self) {
+        if let Some(last) = self.queue.back_mut() {
+            last.flushed = true;
+        }
     }
 
     /// The client sent `Sync` while the server takes COPY data: the server
@@ -231,7 +251,7 @@ impl<Note> Ledger<Note> {
     /// replies to a batch without `Sync` may wait in its buffer for ever.
     pub fn will_be_sent(&self) -> bool {
         let forces = |entry: &Entry<Note>| {
-            matches!(entry.kind, Kind::Query | Kind::FunctionCall | Kind::Sync)
+            entry.flushed || matches!(entry.kind, Kind::Query | Kind::FunctionCall | Kind::Sync)
         };
         self.queue.iter().any(forces)
     }

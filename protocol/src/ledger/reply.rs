@@ -105,11 +105,7 @@ impl<Note> Ledger<Note> {
     fn ready(&mut self) -> Reply<Note> {
         self.copy_over();
         let entry = self.pop();
-        Reply::Ready(entry.unwrap_or(Entry {
-            kind: Kind::Sync,
-            whose: Whose::Client,
-            note: None,
-        }))
+        Reply::Ready(entry.unwrap_or(Entry::new(Kind::Sync, Whose::Client, None)))
     }
 
     /// Nothing is owed for certain; a `Sync` that COPY mode may or may not
@@ -120,11 +116,8 @@ impl<Note> Ledger<Note> {
             if self.mode == Mode::Skipping {
                 self.mode = Mode::Normal;
             }
-            return Ok(Reply::Ready(Entry {
-                kind: Kind::Sync,
-                whose: Whose::Client,
-                note: None,
-            }));
+            let sync = Entry::new(Kind::Sync, Whose::Client, None);
+            return Ok(Reply::Ready(sync));
         }
         Err(Violation {
             tag,

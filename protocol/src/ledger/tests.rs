@@ -257,3 +257,14 @@ fn only_what_ends_something_makes_the_server_send() {
     assert!(sent(&[Parse, Query]).will_be_sent());
     assert!(!L::default().will_be_sent());
 }
+
+#[test]
+fn a_flush_makes_the_server_send_what_is_owed_before_it() {
+    let mut ledger = sent(&[Parse]);
+    ledger.flush();
+    ledger.push(Bind, Whose::Client, None);
+    assert!(ledger.will_be_sent());
+    assert_eq!(ledger.reply(b'1').map(|_| ()), Ok(()));
+    assert!(!ledger.will_be_sent());
+    L::default().flush();
+}

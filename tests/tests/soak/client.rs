@@ -184,11 +184,9 @@ fn leave(twins: Twins, author: &Author, dice: &mut Dice) -> Result<(), String> {
         // Behind a long sleep it would be carried out to its end, as it should.
         bytes.extend(frontend::terminate());
     }
-    // PostgreSQL does not look at a half-closed socket while it sleeps.
-    let how = match how {
-        Leaving::HalfClose if sleeps => Leaving::Fin,
-        how => how,
-    };
+    // PostgreSQL does not look at a half-closed socket while it sleeps, and pgmux waits a while for the reply that it
+    // owes: eight servers would soon do nothing else.
+    let how = if sleeps { Leaving::Rst } else { how };
     twins.leave(&bytes, how, dice.chance(40))
 }
 
