@@ -81,7 +81,7 @@ impl Link {
         &self.socket
     }
 
-    /// Proof for [`handshake`], where all has been taken.
+    /// Proof for the handshake that all has been taken.
     pub fn emptied(&self) -> Option<Emptied> {
         (self.tls.is_none() && !self.socket.has_bytes()).then_some(Emptied(()))
     }
