@@ -98,7 +98,7 @@ pub(super) async fn log_in(
     socket: &mut Link,
     local: bool,
 ) -> Result<Greeted, Refused> {
-    let (wish, unread) = hear(shard, socket, local).await?;
+    let (wish, unread) = Box::pin(hear(shard, socket, local)).await?;
     let socket = &*socket;
     secure::demand(shard, socket, local, &wish.user)?;
     let mut packets = Packets::new(socket, unread);
@@ -126,7 +126,7 @@ pub(super) async fn log_in(
                 label.set_report(Rc::clone(&report));
                 report
             }
-            None => learn_report(shard, group, &label).await?,
+            None => Box::pin(learn_report(shard, group, &label)).await?,
         },
     };
     socket.write(&report);
@@ -180,7 +180,8 @@ async fn hear(shard: &Shard, socket: &mut Link, local: bool) -> Result<(Wish, Ve
         let direct = packets.first_byte().await? == secure::DIRECT;
         unread = packets.into_bytes();
         if direct {
-            secure::directly(shard, socket, acceptor, std::mem::take(&mut unread)).await?;
+            let first = std::mem::take(&mut unread);
+            Box::pin(secure::directly(shard, socket, acceptor, first)).await?;
             asked_before[1] = true;
         }
     }
@@ -208,7 +209,7 @@ async fn hear(shard: &Shard, socket: &mut Link, local: bool) -> Result<(Wish, Ve
                 }
                 match &acceptor {
                     Some(acceptor) if tls => {
-                        secure::on_request(shard, socket, acceptor, &unread).await?;
+                        Box::pin(secure::on_request(shard, socket, acceptor, &unread)).await?;
                     }
                     _ => socket.write(b"N"),
                 }

@@ -97,7 +97,9 @@ async fn log_in(shard: Rc<Shard>, fd: OwnedFd) -> Option<LoggedIn> {
     let local = shard.config.tls.is_some() && net::is_local(&fd);
     let mut socket = Link::plain(shard.ring.socket(fd));
     let deadline = Instant::now() + shard.config.proxy.login_timeout;
-    let login = greet::log_in(&shard, &mut socket, local);
+    // A future that others wrap is in each of them twice, as what they were
+    // given and as what they wait for: thousands may be half open.
+    let login = Box::pin(greet::log_in(&shard, &mut socket, local));
     let outcome = futures_lite::future::or(
         async { shard.ring.until(Some(deadline), login).await.ok() },
         async {
