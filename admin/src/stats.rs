@@ -56,6 +56,8 @@ stats! {
     servers_closed,
     /// Server logins that failed since the start.
     server_login_failures,
+    /// Replication connections passed through since the start.
+    replications,
     /// Clients that had to wait for a server since the start.
     waits,
     /// Of these, those that waited in vain.

@@ -182,7 +182,7 @@ impl Crowd<'_> {
 }
 
 /// Raises this process's limit of open files as far as it may, and says where it, or the target's, is too low.
-fn make_room(clients: u32, pid: u32) -> Result<()> {
+pub(crate) fn make_room(clients: u32, pid: u32) -> Result<()> {
     let needed = u64::from(clients) + FILES_BESIDES;
     let limit = getrlimit(Resource::Nofile);
     let wanted = Rlimit {
@@ -205,7 +205,7 @@ fn make_room(clients: u32, pid: u32) -> Result<()> {
 }
 
 /// A source address for the nth client: one address has about 28,000 ports, some of them still in TIME_WAIT.
-fn source(host: &str, nth: usize) -> Option<Ipv4Addr> {
+pub(crate) fn source(host: &str, nth: usize) -> Option<Ipv4Addr> {
     let host: Ipv4Addr = host.parse().ok()?;
     if !host.is_loopback() {
         return None;

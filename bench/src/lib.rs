@@ -11,10 +11,12 @@
 //! - [`pgbench`], [`matrix`]: one run, and the order of all runs;
 //! - [`results`], [`stats`], [`verdict`]: figures, ratios, targets;
 //! - [`idle`], [`login`]: many clients that do nothing;
+//! - [`attack`]: what strangers do to those who are let in;
 //! - [`instructions`]: user instructions per transaction;
 //! - [`report`]: Markdown, SVG and CSV.
 
 pub mod args;
+pub mod attack;
 pub mod cluster;
 pub mod dsn;
 pub mod idle;

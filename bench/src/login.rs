@@ -43,6 +43,31 @@ impl Session {
         matches!((&self.0).read(&mut byte), Err(e) if e.kind() == ErrorKind::WouldBlock)
     }
 
+    /// Asks something small and waits for the answer.
+    pub fn ask(&self) -> Result<()> {
+        let mut out = BytesMut::new();
+        frontend::query("select 1", &mut out)?;
+        (&self.0).write_all(&out)?;
+        let mut unread = BytesMut::new();
+        let mut chunk = [0u8; 1024];
+        loop {
+            while let Some(message) = Message::parse(&mut unread)? {
+                match message {
+                    Message::ReadyForQuery(_) => return Ok(()),
+                    Message::ErrorResponse(body) => bail!("refused: {}", error_text(&body)?),
+                    _ => {}
+                }
+            }
+            let read = (&self.0)
+                .read(&mut chunk)
+                .context("waiting for an answer")?;
+            if read == 0 {
+                bail!("the target closed the connection");
+            }
+            unread.extend_from_slice(&chunk[..read]);
+        }
+    }
+
     /// Says goodbye; the socket closes on drop.
     pub fn close(self) {
         let mut out = BytesMut::new();
@@ -150,7 +175,7 @@ impl Login<'_> {
     }
 }
 
-fn connect(dsn: &Dsn, source: Option<Ipv4Addr>) -> Result<Socket> {
+pub(crate) fn connect(dsn: &Dsn, source: Option<Ipv4Addr>) -> Result<Socket> {
     let (domain, address) = if dsn.host.starts_with('/') {
         let path = Path::new(&dsn.host).join(format!(".s.PGSQL.{}", dsn.port));
         (Domain::UNIX, SockAddr::unix(path)?)

@@ -11,6 +11,7 @@ pub mod logging;
 pub mod net;
 pub mod preflight;
 pub mod random;
+pub mod replication;
 pub mod ring;
 pub mod server;
 pub mod session;

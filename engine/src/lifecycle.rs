@@ -141,6 +141,10 @@ impl Running {
             .iter()
             .map(|group| Arc::new(Budget::new(group.pool.max_connections, shards)))
             .collect();
+        let replications = Arc::new(Budget::new(
+            config.proxy.max_replication_connections,
+            shards,
+        ));
         let (hello, hellos) = bounded(shards);
         let (end, ended) = bounded(shards);
         let mut peers = Vec::new();
@@ -153,6 +157,7 @@ impl Running {
                 credentials: Arc::clone(&credentials),
                 reports: Arc::clone(&reports),
                 tls: Arc::clone(&tls),
+                replications: Arc::clone(&replications),
                 budgets: budgets.clone(),
                 crowded: shards > usable_cpus().len(),
                 listeners,

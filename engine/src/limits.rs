@@ -52,6 +52,9 @@ pub const CANCEL: Duration = Duration::from_secs(5);
 /// Cancel requests under way at once in one shard (reliability.md, X-5).
 pub const CANCELS: usize = 64;
 
+/// How long a server that is said goodbye to may take to close its end.
+pub const SERVER_CLOSING: Duration = Duration::from_secs(1);
+
 /// Until the last words to a client must have left.
 pub const LAST_WORDS: Duration = Duration::from_secs(5);
 

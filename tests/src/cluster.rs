@@ -264,7 +264,8 @@ fn configure(data: &Path, sockets: &Path, port: u16, options: &Options) {
                host all app_trust 127.0.0.1/32 trust\n\
                host all app_password 127.0.0.1/32 password\n\
                host all app_md5 127.0.0.1/32 md5\n\
-               host all all 127.0.0.1/32 scram-sha-256\n";
+               host all all 127.0.0.1/32 scram-sha-256\n\
+               host replication all 127.0.0.1/32 scram-sha-256\n";
     let hba: String = options.hba.iter().map(|line| format!("{line}\n")).collect();
     let hba = hba + usual;
     // The files belong to the server's user already: they are appended to or replaced in place.

@@ -3,14 +3,13 @@
 
 use super::authenticate::authenticate;
 use super::packets::Packets;
-use super::{Refused, made_fatal, options, secure};
+use super::{Refused, made_fatal, options, replicate, secure};
 use crate::limits::{CANCEL, NAME_BYTES};
 use crate::link::Link;
-use crate::random;
+use crate::replication::Replication;
 use crate::server::{Server, Slot};
-use crate::session::Session;
 use crate::settings::{self, Label};
-use crate::shard::{Control, Mail, Shard, ShardPool};
+use crate::shard::{CancelSecret, Control, Mail, Shard, ShardPool};
 use protocol::backend::{
     Authentication, BackendKeyData, NegotiateProtocolVersion, ReadyForQuery, TransactionStatus,
 };
@@ -23,10 +22,15 @@ use std::task::Poll;
 use std::time::Instant;
 
 /// A client that is logged in.
-pub(super) struct Greeted {
-    pool: Rc<ShardPool>,
-    label: Rc<Label>,
-    entered: Entered,
+pub(super) enum Greeted {
+    /// For a session.
+    Session {
+        pool: Rc<ShardPool>,
+        label: Rc<Label>,
+        entered: Entered,
+    },
+    /// For a server of its own.
+    Replication(Box<Replication>),
 }
 
 /// A client's place among the shard's clients; given up when dropped.
@@ -43,23 +47,47 @@ impl Drop for Entered {
     }
 }
 
-impl Greeted {
-    pub(super) fn into_session(self, shard: Rc<Shard>, socket: Link) -> Box<Session> {
-        Session::new(shard, socket, self.pool, self.label, self.entered)
+impl Entered {
+    /// Enters a client that is about to be told how to cancel its queries:
+    /// the `BackendKeyData` for it goes to `out`.
+    pub(super) fn new(
+        shard: &Rc<Shard>,
+        version: ProtocolVersion,
+        out: &mut Vec<u8>,
+    ) -> Result<Self, Refused> {
+        let secret = if version >= ProtocolVersion::V3_2 {
+            CancelSecret::long()
+        } else {
+            CancelSecret::short()
+        };
+        let (slot, control) = shard.clients.enter(secret);
+        let entered = Self {
+            shard: Rc::clone(shard),
+            slot,
+            control,
+        };
+        let key = BackendKeyData {
+            pid: pid_of(shard.id, slot),
+            key: entered.control.secret.expose(),
+        };
+        key.encode(out).map_err(unwritable)?;
+        Ok(entered)
     }
 }
 
 /// What a startup packet asks for.
 enum Asked {
     Encryption { tls: bool },
-    Cancel { pid: u32, secret: Option<u32> },
+    Cancel { pid: u32, key: Box<[u8]> },
     Session(Result<Wish, Refused>),
 }
 
-struct Wish {
+pub(super) struct Wish {
+    version: ProtocolVersion,
     user: Vec<u8>,
     database: Option<Vec<u8>>,
-    settings: settings::Entries,
+    pub(super) settings: settings::Entries,
+    replication: replicate::Kind,
     /// To be sent before anything else, if not empty.
     negotiation: Vec<u8>,
 }
@@ -70,7 +98,7 @@ pub(super) async fn log_in(
     socket: &mut Link,
     local: bool,
 ) -> Result<Greeted, Refused> {
-    let (wish, unread) = hear(shard, socket, local).await?;
+    let (wish, unread) = Box::pin(hear(shard, socket, local)).await?;
     let socket = &*socket;
     secure::demand(shard, socket, local, &wish.user)?;
     let mut packets = Packets::new(socket, unread);
@@ -79,21 +107,16 @@ pub(super) async fn log_in(
     packets.finish();
     write(socket, |out| Authentication::Ok.encode(out))?;
 
-    let group = match &wish.database {
-        None => Some(shard.config.default_group),
-        Some(name) => std::str::from_utf8(name)
-            .ok()
-            .and_then(|name| shard.config.group(name)),
-    };
-    let Some(group) = group else {
-        let name = wish.database.unwrap_or_default();
-        let text = format!(
-            "database \"{}\" does not exist",
-            String::from_utf8_lossy(&name)
-        );
-        return Err(Refused::fatal(SqlState::INVALID_CATALOG_NAME, &text));
-    };
+    let group = group_of(shard, &wish)?;
     let pool = Rc::clone(shard.pool(group));
+    if let Some(value) = wish.replication.value() {
+        let replication = Box::pin(replicate::begin(&pool, value, &wish.settings)).await?;
+        let mut out = replication.greeting().map_err(unwritable)?;
+        let entered = Entered::new(shard, wish.version, &mut out)?;
+        be_ready(&mut out)?;
+        socket.write(&out);
+        return Ok(Greeted::Replication(Box::new(replication.of(entered))));
+    }
     let label = pool.labels.intern(wish.settings);
     let report = match label.report() {
         Some(report) => report,
@@ -103,36 +126,46 @@ pub(super) async fn log_in(
                 label.set_report(Rc::clone(&report));
                 report
             }
-            None => learn_report(shard, group, &label).await?,
+            None => Box::pin(learn_report(shard, group, &label)).await?,
         },
     };
-    let secret = u32::from_ne_bytes(random::array());
-    let (slot, control) = shard.clients.enter(secret);
-    let entered = Entered {
-        shard: Rc::clone(shard),
-        slot,
-        control,
-    };
     socket.write(&report);
-    let key = &secret.to_be_bytes()[..];
-    write(socket, |out| {
-        BackendKeyData {
-            pid: pid_of(shard.id, slot),
-            key,
-        }
-        .encode(out)
-    })?;
-    write(socket, |out| {
-        ReadyForQuery {
-            status: TransactionStatus::Idle,
-        }
-        .encode(out)
-    })?;
-    Ok(Greeted {
+    let mut out = Vec::new();
+    let entered = Entered::new(shard, wish.version, &mut out)?;
+    be_ready(&mut out)?;
+    socket.write(&out);
+    Ok(Greeted::Session {
         pool,
         label,
         entered,
     })
+}
+
+fn group_of(shard: &Shard, wish: &Wish) -> Result<usize, Refused> {
+    let Some(name) = &wish.database else {
+        return Ok(shard.config.default_group);
+    };
+    let group = std::str::from_utf8(name)
+        .ok()
+        .and_then(|name| shard.config.group(name));
+    match group {
+        Some(group) => Ok(group),
+        // What libpq calls the database of a client that replicates a whole
+        // cluster.
+        None if wish.replication == replicate::Kind::Physical && name == b"replication" => {
+            Ok(shard.config.default_group)
+        }
+        None => {
+            let name = String::from_utf8_lossy(name);
+            let text = format!("database \"{name}\" does not exist");
+            Err(Refused::fatal(SqlState::INVALID_CATALOG_NAME, &text))
+        }
+    }
+}
+
+fn be_ready(out: &mut Vec<u8>) -> Result<(), Refused> {
+    let status = TransactionStatus::Idle;
+    ReadyForQuery { status }.encode(out).map_err(unwritable)
 }
 
 /// Reads packets until one asks for a session, and says what has been read
@@ -147,7 +180,8 @@ async fn hear(shard: &Shard, socket: &mut Link, local: bool) -> Result<(Wish, Ve
         let direct = packets.first_byte().await? == secure::DIRECT;
         unread = packets.into_bytes();
         if direct {
-            secure::directly(shard, socket, acceptor, std::mem::take(&mut unread)).await?;
+            let first = std::mem::take(&mut unread);
+            Box::pin(secure::directly(shard, socket, acceptor, first)).await?;
             asked_before[1] = true;
         }
     }
@@ -156,9 +190,13 @@ async fn hear(shard: &Shard, socket: &mut Link, local: bool) -> Result<(Wish, Ve
         let asked = packets.startup(read).await?;
         unread = packets.into_bytes();
         match asked {
-            Asked::Session(wish) => return wish.map(|wish| (wish, unread)),
-            Asked::Cancel { pid, secret } => {
-                pass_on(shard, pid, secret).await;
+            Asked::Session(wish) => {
+                let wish = wish?;
+                replicate::permit(shard, wish.replication)?;
+                return Ok((wish, unread));
+            }
+            Asked::Cancel { pid, key } => {
+                pass_on(shard, pid, key).await;
                 return Err(Refused::Silently);
             }
             Asked::Encryption { tls } => {
@@ -171,7 +209,7 @@ async fn hear(shard: &Shard, socket: &mut Link, local: bool) -> Result<(Wish, Ve
                 }
                 match &acceptor {
                     Some(acceptor) if tls => {
-                        secure::on_request(shard, socket, acceptor, &unread).await?;
+                        Box::pin(secure::on_request(shard, socket, acceptor, &unread)).await?;
                     }
                     _ => socket.write(b"N"),
                 }
@@ -184,27 +222,16 @@ fn read(packet: StartupPacket<'_>) -> Asked {
     match packet {
         StartupPacket::Ssl => Asked::Encryption { tls: true },
         StartupPacket::GssEnc => Asked::Encryption { tls: false },
-        StartupPacket::Cancel(request) => {
-            let secret = request.key.try_into().ok().map(u32::from_be_bytes);
-            Asked::Cancel {
-                pid: request.pid,
-                secret,
-            }
-        }
+        StartupPacket::Cancel(request) => Asked::Cancel {
+            pid: request.pid,
+            key: request.key.into(),
+        },
         StartupPacket::Startup(startup) => Asked::Session(wish(&startup)),
     }
 }
 
 fn wish(startup: &Startup<'_>) -> Result<Wish, Refused> {
-    if startup
-        .replication()
-        .is_some_and(|value| !matches!(value, b"false" | b"off" | b"no" | b"0"))
-    {
-        return Err(Refused::fatal(
-            SqlState::FEATURE_NOT_SUPPORTED,
-            "replication connections do not go through pgmux",
-        ));
-    }
+    let replication = replicate::Kind::read(startup.replication())?;
     let mut settings = Vec::new();
     if let Some(switches) = startup.options() {
         settings = options::parse(switches).map_err(|fault| wrong_switch(&fault))?;
@@ -216,6 +243,8 @@ fn wish(startup: &Startup<'_>) -> Result<Wish, Refused> {
     let parameters = startup.parameters().filter(|(name, _)| !ours(name));
     settings.extend(parameters.map(|(name, value)| (options::fold(name, false), value.into())));
     Ok(Wish {
+        version: startup.version.min(ProtocolVersion::V3_2),
+        replication,
         user: cut(startup.user()),
         database: startup
             .get(b"database")
@@ -240,12 +269,16 @@ fn cut(name: &[u8]) -> Vec<u8> {
     name[..name.len().min(NAME_BYTES)].to_vec()
 }
 
+/// pgmux speaks 3.2 by itself, whatever its servers do: what is new in it are
+/// the cancel keys, which are pgmux's own. 3.1 is no version; PostgreSQL 18
+/// takes it for 3.0, and so does pgmux.
 fn negotiation(startup: &Startup<'_>) -> Result<Vec<u8>, Refused> {
     let mut out = Vec::new();
-    if startup.needs_negotiation(ProtocolVersion::V3_0) {
+    if startup.needs_negotiation(ProtocolVersion::V3_2) {
         let options: Vec<&[u8]> = startup.protocol_options().collect();
         let message = NegotiateProtocolVersion {
-            newest: ProtocolVersion::V3_0,
+            // As `SendNegotiateProtocolVersion` of PostgreSQL 18: what will be spoken.
+            newest: startup.version.min(ProtocolVersion::V3_2),
             options: List::new(&options),
         };
         message.encode(&mut out).map_err(unwritable)?;
@@ -349,15 +382,15 @@ fn pid_of(shard: usize, slot: u32) -> u32 {
 /// waits until it can hit nothing any more: a client that waits for the end
 /// of the connection, as libpq does, may then safely ask its next question.
 /// Whether the request was right nobody is told.
-async fn pass_on(shard: &Shard, pid: u32, secret: Option<u32>) {
+async fn pass_on(shard: &Shard, pid: u32, key: Box<[u8]>) {
     crate::shard::bump(&shard.counters.cancels);
-    let (Some(secret), Some(target)) = (secret, (pid >> SLOT_BITS).checked_sub(1)) else {
+    let Some(target) = (pid >> SLOT_BITS).checked_sub(1) else {
         return;
     };
     let delivered = shard.until_dropped(|guard| {
         let mail = Mail::Cancel {
             slot: pid & SLOT_MASK,
-            secret,
+            key,
             guard,
         };
         shard.post(target as usize, mail);

@@ -5,14 +5,17 @@ mod credentials;
 mod greet;
 mod options;
 mod packets;
+mod replicate;
 mod secure;
 
 pub use credentials::Credentials;
 pub(crate) use greet::Entered;
+use greet::Greeted;
 
 use crate::limits::LAST_WORDS;
 use crate::link::Link;
 use crate::net;
+use crate::replication::Replication;
 use crate::session::Session;
 use crate::shard::{Shard, bump};
 use protocol::encode::backend_message;
@@ -74,19 +77,29 @@ pub(crate) fn made_fatal(body: &[u8]) -> Vec<u8> {
 pub async fn serve(shard: Rc<Shard>, fd: OwnedFd) {
     // The login's state is large and short-lived: it lives in a box of its
     // own, so that the task of an idle client stays small.
-    let session = Box::pin(log_in(Rc::clone(&shard), fd)).await;
-    if let Some(session) = session {
-        session.run().await;
+    match Box::pin(log_in(Rc::clone(&shard), fd)).await {
+        Some(LoggedIn::Session(session)) => session.run().await,
+        Some(LoggedIn::Replication(replication, client)) => {
+            Box::pin(replication.run(client)).await;
+        }
+        None => {}
     }
 }
 
-async fn log_in(shard: Rc<Shard>, fd: OwnedFd) -> Option<Box<Session>> {
+enum LoggedIn {
+    Session(Box<Session>),
+    Replication(Box<Replication>, Link),
+}
+
+async fn log_in(shard: Rc<Shard>, fd: OwnedFd) -> Option<LoggedIn> {
     let _waiting = Waiting::enter(&shard);
     // A connection that never leaves the machine needs no TLS.
     let local = shard.config.tls.is_some() && net::is_local(&fd);
     let mut socket = Link::plain(shard.ring.socket(fd));
     let deadline = Instant::now() + shard.config.proxy.login_timeout;
-    let login = greet::log_in(&shard, &mut socket, local);
+    // A future that others wrap is in each of them twice, as what they were
+    // given and as what they wait for: thousands may be half open.
+    let login = Box::pin(greet::log_in(&shard, &mut socket, local));
     let outcome = futures_lite::future::or(
         async { shard.ring.until(Some(deadline), login).await.ok() },
         async {
@@ -100,7 +113,17 @@ async fn log_in(shard: Rc<Shard>, fd: OwnedFd) -> Option<Box<Session>> {
     match outcome.await {
         Some(Ok(greeted)) => {
             bump(&shard.counters.logins);
-            return Some(greeted.into_session(Rc::clone(&shard), socket));
+            return Some(match greeted {
+                Greeted::Session {
+                    pool,
+                    label,
+                    entered,
+                } => {
+                    let shard = Rc::clone(&shard);
+                    LoggedIn::Session(Session::new(shard, socket, pool, label, entered))
+                }
+                Greeted::Replication(replication) => LoggedIn::Replication(replication, socket),
+            });
         }
         Some(Err(Refused::Saying(words))) => {
             bump(&shard.counters.login_failures);

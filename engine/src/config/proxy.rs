@@ -27,6 +27,18 @@ pub(super) const KEYS: &[Key] = &[
         unset: Unset::Is("30s"),
         about: "How long a client may take from connecting to being logged in.",
     },
+    Key {
+        path: "proxy.allow_replication",
+        kind: Kind::Switch,
+        unset: Unset::Is("false"),
+        about: "Whether replication connections are passed through: every user who may log in replicates as the backend user.",
+    },
+    Key {
+        path: "proxy.max_replication_connections",
+        kind: Kind::Whole(1, 10_000),
+        unset: Unset::Is("10"),
+        about: "The most replication connections at a time; they are not counted by pool.max_connections.",
+    },
 ];
 
 /// Where clients connect, and how long pgmux waits for them.
@@ -38,6 +50,10 @@ pub struct Proxy {
     pub shutdown_timeout: Duration,
     /// How long a client may take from connecting to being logged in.
     pub login_timeout: Duration,
+    /// Whether replication connections are passed through.
+    pub allow_replication: bool,
+    /// The most of them, over all shards.
+    pub max_replication_connections: u32,
 }
 
 #[derive(Deserialize)]
@@ -46,6 +62,8 @@ pub(super) struct Section {
     listen: Vec<String>,
     shutdown_timeout: Duration,
     login_timeout: Duration,
+    allow_replication: bool,
+    max_replication_connections: u32,
 }
 
 impl Section {
@@ -61,6 +79,8 @@ impl Section {
                 listen,
                 shutdown_timeout: self.shutdown_timeout,
                 login_timeout: self.login_timeout,
+                allow_replication: self.allow_replication,
+                max_replication_connections: self.max_replication_connections,
             }),
             Err(problems) => {
                 for (index, text) in problems {

@@ -12,7 +12,9 @@ use crate::ring::Socket;
 use crate::shard::ShardPool;
 use protocol::auth::scram::ChannelBinding;
 use protocol::auth::{md5, scram};
-use protocol::backend::{Authentication, BackendKeyData, ErrorResponse, ReadyForQuery};
+use protocol::backend::{
+    Authentication, BackendKeyData, ErrorResponse, NegotiateProtocolVersion, ReadyForQuery,
+};
 use protocol::encode::EncodeError;
 use protocol::error::SqlState;
 use protocol::frame::{Deframer, Side};
@@ -86,30 +88,76 @@ impl From<EncodeError> for LoginError {
     }
 }
 
+/// Names and values of the startup packet besides user and database.
+type Extra<'a> = [(&'a [u8], &'a [u8])];
+
 /// A new server of the pool, logged in. Dropping the future gives it up.
 pub async fn login(pool: &ShardPool) -> Result<Server, LoginError> {
+    login_with(pool, &[]).await
+}
+
+/// A server that is never the pool's, logged in with these startup parameters
+/// too, among which neither `user` nor `database` may be. Dropping the future
+/// gives it up.
+pub async fn login_with(pool: &ShardPool, extra: &Extra<'_>) -> Result<Server, LoginError> {
     let deadline = Instant::now() + SERVER_LOGIN;
     pool.shard
         .ring
-        .until(Some(deadline), log_in(pool))
+        .until(Some(deadline), log_in(pool, extra))
         .await
         .unwrap_or(Err(LoginError::Late))
 }
 
 /// In one way or, where `server_sslmode` allows another, in that.
-async fn log_in(pool: &ShardPool) -> Result<Server, LoginError> {
+async fn log_in(pool: &ShardPool, extra: &Extra<'_>) -> Result<Server, LoginError> {
     let (first, second) = secure::ways(pool);
     let mut secured = false;
-    match (attempt(pool, first, &mut secured).await, second) {
+    match (attempt(pool, extra, first, &mut secured).await, second) {
         (Err(error), Some(second)) if first.is_worth_another(secured, &error) => {
             tracing::debug!(%error, "a server is tried in another way");
-            attempt(pool, second, &mut secured).await
+            attempt(pool, extra, second, &mut secured).await
         }
         (outcome, _) => outcome,
     }
 }
 
-async fn attempt(pool: &ShardPool, way: Way, secured: &mut bool) -> Result<Server, LoginError> {
+/// PROTOCOL: "Message Flow", Start-up: a server that speaks less than it is
+/// asked for says so and goes on. Those of before 2018, and some poolers,
+/// refuse; they are asked for 3.0 from then on.
+async fn attempt(
+    pool: &ShardPool,
+    extra: &Extra<'_>,
+    way: Way,
+    secured: &mut bool,
+) -> Result<Server, LoginError> {
+    let newest = pool.newest_version();
+    match attempt_version(pool, extra, way, newest, secured).await {
+        Err(error) if newest > ProtocolVersion::V3_0 && is_about_version(&error) => {
+            let server = attempt_version(pool, extra, way, ProtocolVersion::V3_0, secured).await?;
+            pool.set_newest_version(ProtocolVersion::V3_0);
+            Ok(server)
+        }
+        outcome => outcome,
+    }
+}
+
+fn is_about_version(error: &LoginError) -> bool {
+    matches!(
+        error,
+        LoginError::Refused {
+            code: Some(SqlState::FEATURE_NOT_SUPPORTED | SqlState::PROTOCOL_VIOLATION),
+            ..
+        }
+    )
+}
+
+async fn attempt_version(
+    pool: &ShardPool,
+    extra: &Extra<'_>,
+    way: Way,
+    version: ProtocolVersion,
+    secured: &mut bool,
+) -> Result<Server, LoginError> {
     let socket = connect(pool).await?;
     let socket = secure::begin(pool, socket, way).await?;
     *secured = socket.security().is_some();
@@ -118,8 +166,9 @@ async fn attempt(pool: &ShardPool, way: Way, secured: &mut bool) -> Result<Serve
         group: pool.group(),
         socket,
         frames: Deframer::new(Side::Backend),
+        version,
     };
-    login.send_startup()?;
+    login.send_startup(extra)?;
     login.authenticate().await?;
     login.finish().await
 }
@@ -174,16 +223,19 @@ struct Login<'a> {
     group: &'a Group,
     socket: Link,
     frames: Deframer,
+    /// Asked for, then spoken.
+    version: ProtocolVersion,
 }
 
 impl Login<'_> {
-    fn send_startup(&mut self) -> Result<(), LoginError> {
+    fn send_startup(&mut self, extra: &Extra<'_>) -> Result<(), LoginError> {
         let mut out = Vec::new();
-        let parameters = [
+        let mut parameters = vec![
             (&b"user"[..], self.group.user.as_bytes()),
             (&b"database"[..], self.group.database.as_bytes()),
         ];
-        Startup::new(ProtocolVersion::V3_0, &parameters).encode(&mut out)?;
+        parameters.extend_from_slice(extra);
+        Startup::new(self.version, &parameters).encode(&mut out)?;
         self.socket.write(&out);
         Ok(())
     }
@@ -353,11 +405,27 @@ impl Login<'_> {
             let message = read(&self.socket, &mut self.frames, LOGIN_MESSAGE_BYTES).await?;
             match message.tag {
                 b'R' => return Ok(message.body),
-                b'N' | b'v' => {}
+                b'N' => {}
+                b'v' => self.settle_for(&message.body)?,
                 b'E' => return Err(refused(&message.body)),
                 tag => return Err(Broken::Unexpected(tag).into()),
             }
         }
+    }
+
+    /// The server speaks less than it was asked for. It can only mean 3.0:
+    /// 3.1 is no version, and options were not asked for.
+    fn settle_for(&mut self, body: &[u8]) -> Result<(), LoginError> {
+        let unexpected = || Broken::Unexpected(b'v');
+        let answer = NegotiateProtocolVersion::decode(body).map_err(|_| unexpected())?;
+        if answer.newest != ProtocolVersion::V3_0
+            || self.version == ProtocolVersion::V3_0
+            || answer.options.iter().next().is_some()
+        {
+            return Err(unexpected().into());
+        }
+        self.version = ProtocolVersion::V3_0;
+        Ok(())
     }
 
     async fn finish(mut self) -> Result<Server, LoginError> {

@@ -1,6 +1,6 @@
 //! The clients of a shard, as others may reach them: to cancel, to end.
 
-use super::Guard;
+use super::{CancelSecret, Guard};
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,10 +11,9 @@ use std::task::Waker;
 pub struct Clients(RefCell<Slab<Rc<Control>>>);
 
 /// A client's handle for others. The session looks at it whenever it is woken.
-#[derive(Default)]
 pub struct Control {
     /// By which its cancel requests are known.
-    pub secret: u32,
+    pub secret: CancelSecret,
     /// It wants its query cancelled; once for each request.
     pub cancel: RefCell<Vec<Guard>>,
     /// It must leave as soon as it has no transaction.
@@ -36,10 +35,13 @@ impl Control {
 
 impl Clients {
     /// Enters a client; its place.
-    pub fn enter(&self, secret: u32) -> (u32, Rc<Control>) {
+    pub fn enter(&self, secret: CancelSecret) -> (u32, Rc<Control>) {
         let control = Rc::new(Control {
             secret,
-            ..Control::default()
+            cancel: RefCell::default(),
+            leave: Cell::default(),
+            stop: Cell::default(),
+            waker: RefCell::default(),
         });
         let slot = self.0.borrow_mut().insert(Rc::clone(&control));
         (
@@ -53,12 +55,12 @@ impl Clients {
         self.0.borrow_mut().remove(slot as usize);
     }
 
-    /// Finds a client by its place and secret.
-    pub fn find(&self, slot: u32, secret: u32) -> Option<Rc<Control>> {
+    /// Finds a client by its place and what it was given to cancel with.
+    pub fn find(&self, slot: u32, key: &[u8]) -> Option<Rc<Control>> {
         let clients = self.0.borrow();
         clients
             .get(slot as usize)
-            .filter(|control| control.secret == secret)
+            .filter(|control| control.secret.is(key))
             .cloned()
     }
 

@@ -43,6 +43,8 @@ counters! {
     violations,
     /// Cancel requests received.
     cancels,
+    /// Replication connections that were passed through.
+    replications,
     /// Sessions that had to keep their server behind a transaction.
     pins,
 }

@@ -24,7 +24,7 @@ pub enum Mail {
         /// Its place in the shard.
         slot: u32,
         /// What proves that it is the client.
-        secret: u32,
+        key: Box<[u8]>,
         /// Dropped when the request can hit nothing any more.
         guard: Guard,
     },

@@ -11,6 +11,7 @@ mod offload;
 mod pool;
 mod reports;
 mod run;
+mod secret;
 
 pub use clients::{Clients, Control};
 pub use counters::{Counters, bump};
@@ -19,6 +20,7 @@ pub use offload::Guard;
 pub use pool::{Refusal, Seat, ShardPool};
 pub use reports::Reports;
 pub use run::{ShardSeed, run};
+pub use secret::CancelSecret;
 
 use crate::client::Credentials;
 use crate::config::Config;
@@ -27,6 +29,7 @@ use crate::ring::{Ring, task};
 use crate::server::Definition;
 use crate::signal::Signal;
 use crate::tls::Material;
+use ::pool::Budget;
 use admin::stats::ShardStats;
 use offload::Offload;
 use router::effects::Effects;
@@ -62,6 +65,8 @@ pub struct Shard {
     pub reports: Arc<Reports>,
     /// The certificates, for all shards.
     pub tls: Arc<Material>,
+    /// Replication connections, of all shards.
+    pub replications: Arc<Budget>,
     /// Who may work on a TLS handshake.
     pub handshakes: Handshakes,
     /// Given when the last client has left a draining shard.

@@ -2,6 +2,7 @@
 
 use super::{Mail, Shard, bump};
 use crate::config::Group;
+use crate::limits::SERVER_CLOSING;
 use crate::random;
 use crate::ring::task;
 use crate::server::login::{LoginError, login};
@@ -10,13 +11,14 @@ use crate::settings::Labels;
 use ::pool::config::PoolMode;
 use ::pool::{Acquire, Budget, Placed, Pool, Settings, Ticket};
 use protocol::error::SqlState;
+use protocol::startup::ProtocolVersion;
 use slab::Slab;
 use socket2::SockAddr;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use zeroize::Zeroizing;
 
 /// One shard's servers for one group.
@@ -31,6 +33,8 @@ pub struct ShardPool {
     servers: RefCell<Slab<Option<Box<Server>>>>,
     waiters: RefCell<Slab<Waiter>>,
     address: RefCell<Option<SockAddr>>,
+    /// What servers are asked to speak.
+    newest_version: Cell<ProtocolVersion>,
     salted: RefCell<Option<SaltedKey>>,
     janitor: Janitor,
     /// What the first server reported when it had logged in.
@@ -55,6 +59,39 @@ pub struct Refusal {
     pub code: SqlState,
     /// For the client: names neither hosts nor secrets.
     pub message: String,
+}
+
+impl Refusal {
+    /// What a client is told of a login that failed.
+    pub fn of(database: &str, error: &LoginError) -> Self {
+        let (code, reason) = match error {
+            LoginError::Refused {
+                code: Some(code),
+                message,
+            } => (*code, message.as_str()),
+            LoginError::Refused {
+                code: None,
+                message,
+            } => (SqlState::CONNECTION_FAILURE, message.as_str()),
+            LoginError::Unreachable(_) => (SqlState::CONNECTION_FAILURE, "it cannot be reached"),
+            LoginError::Tls(_) => (
+                SqlState::CONNECTION_FAILURE,
+                "there is no TLS connection to it",
+            ),
+            LoginError::Downgrade(_) | LoginError::NoPassword => {
+                (SqlState::CONNECTION_FAILURE, "pgmux cannot log in")
+            }
+            LoginError::Broken(_) => (
+                SqlState::CONNECTION_FAILURE,
+                "the connection broke during login",
+            ),
+            LoginError::Late => (SqlState::CONNECTION_FAILURE, "it did not answer in time"),
+        };
+        Refusal {
+            code,
+            message: format!("no server for database \"{database}\": {reason}"),
+        }
+    }
 }
 
 /// Where a client waits when no server is idle. It is kept from one wait to
@@ -87,6 +124,7 @@ impl ShardPool {
             servers: RefCell::default(),
             waiters: RefCell::default(),
             address: RefCell::new(None),
+            newest_version: Cell::new(ProtocolVersion::V3_2),
             salted: RefCell::new(None),
             janitor: Janitor::default(),
             fresh: RefCell::new(None),
@@ -276,7 +314,7 @@ impl ShardPool {
             .decide
             .borrow_mut()
             .login_failed(Instant::now(), random::fraction());
-        let refusal = refusal(&self.group().name, error);
+        let refusal = Refusal::of(&self.group().name, error);
         for waiter in failed {
             self.grant(waiter, Err(refusal.clone()));
         }
@@ -298,6 +336,16 @@ impl ShardPool {
     /// Remembers where a server was reached.
     pub fn set_address(&self, address: SockAddr) {
         *self.address.borrow_mut() = Some(address);
+    }
+
+    /// The newest protocol version that its servers do not refuse.
+    pub fn newest_version(&self) -> ProtocolVersion {
+        self.newest_version.get()
+    }
+
+    /// Its servers refuse to be asked for a newer one.
+    pub fn set_newest_version(&self, version: ProtocolVersion) {
+        self.newest_version.set(version);
     }
 
     /// The password's key for this salt, if it was the last one used.
@@ -453,7 +501,7 @@ impl Closing {
             .pool
             .shard
             .ring
-            .until(Some(Instant::now() + CLOSING), ended)
+            .until(Some(Instant::now() + SERVER_CLOSING), ended)
             .await;
     }
 }
@@ -552,39 +600,6 @@ impl Drop for Seat {
     }
 }
 
-fn refusal(database: &str, error: &LoginError) -> Refusal {
-    let (code, reason) = match error {
-        LoginError::Refused {
-            code: Some(code),
-            message,
-        } => (*code, message.as_str()),
-        LoginError::Refused {
-            code: None,
-            message,
-        } => (SqlState::CONNECTION_FAILURE, message.as_str()),
-        LoginError::Unreachable(_) => (SqlState::CONNECTION_FAILURE, "it cannot be reached"),
-        LoginError::Tls(_) => (
-            SqlState::CONNECTION_FAILURE,
-            "there is no TLS connection to it",
-        ),
-        LoginError::Downgrade(_) | LoginError::NoPassword => {
-            (SqlState::CONNECTION_FAILURE, "pgmux cannot log in")
-        }
-        LoginError::Broken(_) => (
-            SqlState::CONNECTION_FAILURE,
-            "the connection broke during login",
-        ),
-        LoginError::Late => (SqlState::CONNECTION_FAILURE, "it did not answer in time"),
-    };
-    Refusal {
-        code,
-        message: format!("no server for database \"{database}\": {reason}"),
-    }
-}
-
 fn id(key: usize) -> u32 {
     u32::try_from(key).expect("fewer than 2^32 of anything in a pool")
 }
-
-/// How long a server may take to close its end.
-const CLOSING: Duration = Duration::from_secs(1);

@@ -30,6 +30,8 @@ pub struct ShardSeed {
     pub reports: Arc<Reports>,
     /// The certificates.
     pub tls: Arc<Material>,
+    /// The replication connections that all shards together may have.
+    pub replications: Arc<Budget>,
     /// For each group, the servers that all shards together may have.
     pub budgets: Vec<Arc<Budget>>,
     /// There are more shards than CPUs.
@@ -63,6 +65,7 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         credentials: seed.credentials,
         reports: seed.reports,
         tls: seed.tls,
+        replications: seed.replications,
         handshakes: Handshakes::default(),
         clients: Clients::default(),
         counters: Counters::default(),
@@ -135,12 +138,8 @@ fn open(shard: &Rc<Shard>, mail: Mail) {
             client.wake();
         }),
         Mail::Budget { group } => shard.pool(group).on_budget_mail(),
-        Mail::Cancel {
-            slot,
-            secret,
-            guard,
-        } => {
-            if let Some(client) = shard.clients.find(slot, secret) {
+        Mail::Cancel { slot, key, guard } => {
+            if let Some(client) = shard.clients.find(slot, &key) {
                 client.cancel.borrow_mut().push(guard);
                 client.wake();
             }

@@ -17,6 +17,8 @@ pub struct Peer {
     stream: TcpStream,
     /// The parameters of the startup packet, once it was read.
     pub startup: BTreeMap<String, String>,
+    /// The minor of the protocol version in it.
+    pub minor: u16,
 }
 
 impl Peer {
@@ -28,6 +30,7 @@ impl Peer {
         Ok(Self {
             stream,
             startup: BTreeMap::new(),
+            minor: 0,
         })
     }
 
@@ -50,10 +53,11 @@ impl Peer {
     /// brings a CancelRequest ends here.
     pub fn read_startup(&mut self) -> io::Result<()> {
         loop {
-            let body = self.read_untagged()?;
+            let body = self.read_packet()?;
             match body.get(..4) {
                 Some([0x04, 0xd2, 0x16, 0x2f | 0x30]) => self.send(b"N")?,
-                Some([0, 3, ..]) => {
+                Some(&[0, 3, high, low]) => {
+                    self.minor = u16::from_be_bytes([high, low]);
                     let mut parts = body[4..].split(|byte| *byte == 0);
                     while let (Some(key), Some(value)) = (parts.next(), parts.next()) {
                         if !key.is_empty() {
@@ -145,6 +149,11 @@ impl Peer {
     /// Does nothing for a while; for delays that are the point of a script.
     pub fn pause(&mut self, time: Duration) {
         std::thread::sleep(time);
+    }
+
+    /// Reads one packet of those that have no tag, without its length.
+    pub fn read_packet(&mut self) -> io::Result<Vec<u8>> {
+        self.read_untagged()
     }
 
     fn read_untagged(&mut self) -> io::Result<Vec<u8>> {

@@ -15,6 +15,8 @@ pub struct Login {
     pub database: String,
     /// Further startup parameters.
     pub params: Vec<(String, String)>,
+    /// The minor of the protocol version asked for.
+    pub minor: u16,
 }
 
 impl Login {
@@ -25,12 +27,19 @@ impl Login {
             password: password.into(),
             database: database.into(),
             params: Vec::new(),
+            minor: 0,
         }
     }
 
     /// The same with one more startup parameter.
     pub fn param(mut self, key: &str, value: &str) -> Self {
         self.params.push((key.into(), value.into()));
+        self
+    }
+
+    /// The same in protocol 3.`minor`.
+    pub fn minor(mut self, minor: u16) -> Self {
+        self.minor = minor;
         self
     }
 
@@ -44,7 +53,7 @@ impl Login {
                 .iter()
                 .map(|(key, value)| (key.as_str(), value.as_str())),
         );
-        frontend::startup(3, 0, &params)
+        frontend::startup(3, self.minor, &params)
     }
 }
 
