@@ -14,12 +14,14 @@
 //! | [`canary`] | the question asked after each attack: does a fresh client still get its own row? |
 //! | [`clean`] | whether servers are as good as fresh |
 //! | [`tls`] | certificates, and TLS for raw clients |
+//! | [`driver`] | other people's drivers, compared direct and through pgmux |
 //! | [`direct`] | the second look at the server, past pgmux |
 
 pub mod canary;
 pub mod clean;
 pub mod cluster;
 pub mod direct;
+pub mod driver;
 pub mod hostile;
 pub mod pgmux;
 pub mod process;

@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"github.com/lib/pq"
+
+	shared "../shared"
 )
 
-const clients = 50
+const clients = shared.Clients
 
 func main() {
 	tests := []struct {
@@ -29,10 +31,15 @@ func main() {
 		{"copy in", copyIn},
 		{"errors", errors},
 		{"cancel", cancel},
+		{"types", types},
+		{"list of errors", listOfErrors},
+		{"savepoints", savepoints},
+		{"notifications", notifications},
+		{"large objects", largeObjects},
 	}
 	for _, test := range tests {
-		fmt.Println(test.name)
-		db, err := sql.Open("postgres", "sslmode=disable")
+		fmt.Println("==", test.name)
+		db, err := sql.Open("postgres", "sslmode="+sslmode())
 		if err == nil {
 			err = test.run(db)
 			db.Close()
@@ -42,6 +49,125 @@ func main() {
 			os.Exit(1)
 		}
 	}
+	fmt.Println("== end")
+}
+
+// sslmode is the environment's, but that lib/pq has no prefer.
+func sslmode() string {
+	switch mode := os.Getenv("PGSSLMODE"); mode {
+	case "", "allow", "prefer":
+		return "disable"
+	default:
+		return mode
+	}
+}
+
+func types(db *sql.DB) error {
+	for _, binary := range []string{"no", "yes"} {
+		db, err := sql.Open("postgres", "binary_parameters="+binary+" sslmode="+sslmode())
+		if err != nil {
+			return err
+		}
+		for _, t := range shared.Types() {
+			for _, arguments := range [][]interface{}{nil, {t.Value}} {
+				var value, null interface{}
+				text := "select " + t.Literal()
+				if arguments != nil {
+					text = "select $1::" + t.Name
+				}
+				if err := db.QueryRow(text+", null::"+t.Name, arguments...).Scan(&value, &null); err != nil {
+					return err
+				}
+				fmt.Printf("%s %T %v %v\n", t.Name, value, value, null)
+			}
+		}
+		db.Close()
+	}
+	return nil
+}
+
+func listOfErrors(db *sql.DB) error {
+	db.SetMaxOpenConns(1)
+	for _, statement := range shared.Errors() {
+		for _, arguments := range [][]interface{}{nil, {1}} {
+			if arguments != nil {
+				statement = "select $1::int; " + statement
+			}
+			_, err := db.Exec(statement, arguments...)
+			if failure, ok := err.(*pq.Error); ok {
+				fmt.Println(failure.Code, failure.Message, failure.Detail, failure.Hint, failure.Position)
+			} else {
+				fmt.Println("no error of the server:", err)
+			}
+			var three int
+			if err := db.QueryRow("select $1::int", 3).Scan(&three); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func savepoints(db *sql.DB) error {
+	tx, err := db.BeginTx(context.Background(), &sql.TxOptions{Isolation: sql.LevelSerializable})
+	if err != nil {
+		return err
+	}
+	for _, statement := range []string{
+		"create table gosave(a int)", "savepoint one", "insert into gosave values (1)", "savepoint two",
+		"insert into gosave values (1/0)", "select 1", "rollback to two", "insert into gosave values (2)", "release one",
+	} {
+		_, err := tx.Exec(statement)
+		fmt.Println(statement, err)
+	}
+	var level string
+	var sum int
+	if err := tx.QueryRow("select sum(a), current_setting('transaction_isolation') from gosave").Scan(&sum, &level); err != nil {
+		return err
+	}
+	fmt.Println(sum, level)
+	return tx.Commit()
+}
+
+func notifications(db *sql.DB) error {
+	listener := pq.NewListener("sslmode="+sslmode(), time.Second, time.Second, nil)
+	defer listener.Close()
+	if err := listener.Listen("gonotify"); err != nil {
+		return err
+	}
+	for _, word := range []string{"one", "two"} {
+		if _, err := db.Exec("select pg_notify('gonotify', $1)", word); err != nil {
+			return err
+		}
+	}
+	for count := 0; count < 2; count++ {
+		select {
+		case got := <-listener.Notify:
+			fmt.Println(got.Channel, got.Extra)
+		case <-time.After(20 * time.Second):
+			return fmt.Errorf("no notification")
+		}
+	}
+	return listener.Unlisten("gonotify")
+}
+
+func largeObjects(db *sql.DB) error {
+	tx, err := db.Begin()
+	if err != nil {
+		return err
+	}
+	var oid, fd, count int
+	var piece []byte
+	steps := []error{
+		tx.QueryRow("select lo_create(0)").Scan(&oid),
+		tx.QueryRow("select lo_open($1, 393216)", oid).Scan(&fd),
+		tx.QueryRow("select lowrite($1, $2)", fd, make([]byte, 9000)).Scan(&count),
+		tx.QueryRow("select lo_lseek($1, 8998, 0)", fd).Scan(&count),
+		tx.QueryRow("select loread($1, 10)", fd).Scan(&piece),
+		tx.QueryRow("select lo_unlink($1)", oid).Scan(&count),
+	}
+	fmt.Println(count, piece, steps)
+	return tx.Commit()
 }
 
 func twoRounds(db *sql.DB) error {
@@ -195,11 +321,15 @@ func errors(db *sql.DB) error {
 }
 
 func cancel(db *sql.DB) error {
-	ctx, stop := context.WithTimeout(context.Background(), 300*time.Millisecond)
-	defer stop()
-	if _, err := db.ExecContext(ctx, "select pg_sleep(30)"); err == nil {
-		return fmt.Errorf("not cancelled")
+	count := func(text string) (count int) {
+		shared.Must(db.QueryRow(text).Scan(&count))
+		return count
 	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	shared.WhenAsleep(count, stop)
+	_, err := db.ExecContext(ctx, "select pg_sleep(30)")
+	fmt.Println(err)
 	var one int
 	if err := db.QueryRow("select 1").Scan(&one); err != nil || one != 1 {
 		return fmt.Errorf("after the cancel: %v", err)
