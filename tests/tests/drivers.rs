@@ -1,9 +1,9 @@
 //! Drivers and tools that people use, direct and through pgmux: drivers/README.md says which and what they need.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use tests::driver::{Counter, drivers, expect_same, installed};
 use tests::process::target_dir;
@@ -22,15 +22,25 @@ tests::on_shards!(
     sqlalchemy,
     django,
     django_with_server_side_binding,
+    node_pg,
+    node_postgres,
     go_lib_pq,
+    go_pgx,
+    jdbc,
+    ruby_pg,
+    ruby_pg_mapped,
+    activerecord,
+    activerecord_unprepared,
+    php_pdo,
+    perl_dbd_pg,
+    rust_tokio_postgres,
+    rust_sqlx,
+    rust_diesel,
+    pg_dump_and_restore,
 );
 
 fn psql(shards: usize) {
-    expect_same("psql", shards, || {
-        let mut command = Command::new("sh");
-        command.arg(drivers().join("psql/driver.sh"));
-        command
-    });
+    expect_same("psql", shards, || script("sh", "psql/driver.sh", &[]));
 }
 
 fn pgbench_simple(shards: usize) {
@@ -106,6 +116,110 @@ fn go_lib_pq(shards: usize) {
     expect_same("lib/pq", shards, || Command::new(go_program("go_lib_pq")));
 }
 
+fn go_pgx(shards: usize) {
+    expect_same("pgx", shards, || Command::new(go_program("go_pgx")));
+}
+
+fn node_pg(shards: usize) {
+    expect_same("node's pg", shards, || node("node_pg/driver.js"));
+}
+
+fn node_postgres(shards: usize) {
+    expect_same("node's postgres", shards, || {
+        node("node_postgres/driver.js")
+    });
+}
+
+fn jdbc(shards: usize) {
+    expect_same("pgjdbc", shards, || {
+        let jar = Path::new("/usr/share/java/postgresql.jar");
+        assert!(
+            jar.exists(),
+            "no {}: `make install` brings it",
+            jar.display()
+        );
+        let mut command = Command::new("java");
+        // The source is compiled at each start: a small heap and one compiler are enough for both.
+        command
+            .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp"])
+            .arg(jar);
+        command.arg(drivers().join("jdbc/Driver.java"));
+        command
+    });
+}
+
+fn ruby_pg(shards: usize) {
+    expect_same("Ruby's pg", shards, || {
+        script("ruby", "ruby_pg/driver.rb", &[])
+    });
+}
+
+fn ruby_pg_mapped(shards: usize) {
+    expect_same("Ruby's pg, types mapped", shards, || {
+        script("ruby", "ruby_pg/driver.rb", &["mapped"])
+    });
+}
+
+fn activerecord(shards: usize) {
+    expect_same("ActiveRecord", shards, || {
+        script("ruby", "activerecord/driver.rb", &[])
+    });
+}
+
+fn activerecord_unprepared(shards: usize) {
+    expect_same("ActiveRecord, unprepared", shards, || {
+        script("ruby", "activerecord/driver.rb", &["unprepared"])
+    });
+}
+
+fn php_pdo(shards: usize) {
+    expect_same("PHP's PDO", shards, || {
+        script("php", "php_pdo/driver.php", &[])
+    });
+}
+
+fn perl_dbd_pg(shards: usize) {
+    expect_same("Perl's DBD::Pg", shards, || {
+        script("perl", "perl_dbd_pg/driver.pl", &[])
+    });
+}
+
+fn rust_tokio_postgres(shards: usize) {
+    expect_same("tokio-postgres", shards, || {
+        Command::new(rust_program("tokio_postgres"))
+    });
+}
+
+fn rust_sqlx(shards: usize) {
+    expect_same("sqlx", shards, || Command::new(rust_program("sqlx")));
+}
+
+fn rust_diesel(shards: usize) {
+    expect_same("diesel", shards, || Command::new(rust_program("diesel")));
+}
+
+/// Debian's pg_dump refuses a newer server than itself, so on PostgreSQL 18 there is nothing to compare.
+fn pg_dump_and_restore(shards: usize) {
+    if Version::chosen() != Version::Distribution {
+        return;
+    }
+    expect_same("pg_dump and pg_restore", shards, || {
+        script("sh", "pg_dump/driver.sh", &[])
+    });
+}
+
+fn script(interpreter: &str, program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(interpreter);
+    command.arg(drivers().join(program)).args(arguments);
+    command
+}
+
+fn node(program: &str) -> Command {
+    let mut command = script("node", program, &[]);
+    command.env("NODE_PATH", installed("node/node_modules"));
+    command
+}
+
 fn python(program: &str) -> Command {
     let python = match std::env::var_os("PGMUX_TEST_PYTHON") {
         Some(python) => PathBuf::from(python),
@@ -147,6 +261,28 @@ fn go_program(name: &'static str) -> PathBuf {
     );
     built.insert(name);
     program
+}
+
+/// Builds the Rust programs once, each driver's from crates.io as the lock file says.
+fn rust_program(name: &str) -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let target = target_dir().join("drivers/rust");
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let output = Command::new(cargo)
+            .args(["build", "--quiet", "--locked", "--bins", "--target-dir"])
+            .arg(&target)
+            .current_dir(drivers().join("rust"))
+            .output()
+            .expect("cargo");
+        assert!(
+            output.status.success(),
+            "cargo build: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        target.join("debug")
+    });
+    built.join(name)
 }
 
 fn server_tool(name: &str) -> PathBuf {

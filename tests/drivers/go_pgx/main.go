@@ -86,7 +86,7 @@ func types() {
 		var sum float64
 		var array []int32
 		var facts map[string]interface{}
-		shared.Must(conn.QueryRow(ctx, "select $1::float8, $2::int[], $3::jsonb", 1.5, []int32{1, 2, 3}, map[string]int{"a": 1}).
+		shared.Must(conn.QueryRow(ctx, "select $1::float8, $2::int[], $3::jsonb", 1.5, []int32{1, 2, 3}, `{"a": 1}`).
 			Scan(&sum, &array, &facts))
 		shared.Say(sum, array, facts)
 		conn.Close(ctx)
