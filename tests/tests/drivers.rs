@@ -24,6 +24,7 @@ tests::on_shards!(
     django_with_server_side_binding,
     node_pg,
     node_postgres,
+    prisma,
     go_lib_pq,
     go_pgx,
     jdbc,
@@ -128,6 +129,10 @@ fn node_postgres(shards: usize) {
     expect_same("node's postgres", shards, || {
         node("node_postgres/driver.js")
     });
+}
+
+fn prisma(shards: usize) {
+    expect_same("Prisma", shards, || node("prisma/driver.js"));
 }
 
 fn jdbc(shards: usize) {

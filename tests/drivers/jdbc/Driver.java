@@ -102,7 +102,8 @@ public class Driver {
                             statement.setObject(1, type[1], java.sql.Types.OTHER);
                             ResultSet rows = statement.executeQuery();
                             rows.next();
-                            say(rows.getObject(1), rows.getObject(2), rows.getString(1));
+                            Object value = rows.getObject(1);
+                            say(value, rows.getObject(2), value instanceof byte[] ? "" : rows.getString(1));
                         }
                     } catch (SQLException error) {
                         say(error);
