@@ -94,7 +94,7 @@ public class Driver {
                     try (Statement statement = conn.createStatement();
                             ResultSet rows = statement.executeQuery("select " + literal.replace("?", "??"))) {
                         rows.next();
-                        say(threshold, type[0], rows.getMetaData().getColumnTypeName(1), rows.getString(1));
+                        say(threshold, type[0], rows.getMetaData().getColumnTypeName(1), rows.getObject(1));
                     }
                     String text = "select ?::" + type[0] + ", null::" + type[0];
                     try (PreparedStatement statement = conn.prepareStatement(text)) {
