@@ -1,5 +1,6 @@
 //! The engine: ring, shards, sessions.
 
+pub mod auth;
 pub mod cli;
 pub mod client;
 pub mod config;

@@ -1,9 +1,9 @@
 //! The process's life: bind, start the shards, wait for a signal, drain.
 
-use crate::client::Credentials;
+use crate::client::{Brakes, Credentials};
 use crate::config::{Config, ListenAddr, Pin};
 use crate::net;
-use crate::shard::{Mail, Postbox, Reports, ShardSeed, run};
+use crate::shard::{Answers, Mail, Postbox, Reports, Roles, ShardSeed, run};
 use crate::tls::Material;
 use ::pool::Budget;
 use admin::stats::ShardStats;
@@ -135,6 +135,9 @@ impl Running {
     fn start(config: Arc<Config>, shards: usize, listeners: Listeners) -> Result<Self, StartError> {
         let credentials = Arc::new(Credentials::new(&config));
         let reports = Arc::new(Reports::default());
+        let answers = Arc::new(Answers::default());
+        let brakes = Arc::new(Brakes::default());
+        let roles = Arc::new(Roles::new(&config.groups, shards));
         let tls = Arc::new(Material::load(&config).map_err(StartError::Certificates)?);
         let budgets: Vec<_> = config
             .groups
@@ -156,6 +159,9 @@ impl Running {
                 config: Arc::clone(&config),
                 credentials: Arc::clone(&credentials),
                 reports: Arc::clone(&reports),
+                answers: Arc::clone(&answers),
+                brakes: Arc::clone(&brakes),
+                roles: Arc::clone(&roles),
                 tls: Arc::clone(&tls),
                 replications: Arc::clone(&replications),
                 budgets: budgets.clone(),

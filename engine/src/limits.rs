@@ -58,9 +58,6 @@ pub const SERVER_CLOSING: Duration = Duration::from_secs(1);
 /// Until the last words to a client must have left.
 pub const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// Clients of one shard that have not logged in (reliability.md, section 13).
-pub const UNAUTHENTICATED: usize = 1024;
-
 /// Names of databases and users, longer ones are cut as PostgreSQL does
 /// (`NAMEDATALEN` - 1).
 pub const NAME_BYTES: usize = 63;

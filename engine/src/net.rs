@@ -1,5 +1,6 @@
 //! Sockets as the rest of the engine wants them.
 
+use crate::auth::Source;
 use crate::config::ListenAddr;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
@@ -80,10 +81,13 @@ pub fn tune_incoming(fd: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether it is a unix socket.
-pub fn is_local(fd: &impl AsFd) -> bool {
-    let address = socket2::SockRef::from(fd).local_addr();
-    address.is_ok_and(|address| address.domain() == Domain::UNIX)
+/// Where a client comes from. An IPv4 address stays one on a socket for both.
+pub fn source(fd: &impl AsFd) -> io::Result<Source> {
+    let address = socket2::SockRef::from(fd).peer_addr()?;
+    Ok(match address.as_socket() {
+        Some(address) => Source::Host(address.ip().to_canonical()),
+        None => Source::Local,
+    })
 }
 
 /// Where a client comes from, for the log.

@@ -1,8 +1,10 @@
 //! Permits for servers, shared by the shards of one pool: the exact sum, and who is owed the next one.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+
+use crate::total::Total;
 
 /// The permits of one (group, target) over all shards. A permit stands for one server that is open, closing or logging
 /// in; never more than `max` are out.
@@ -18,6 +20,8 @@ pub struct Budget {
     signal: Padded<AtomicU32>,
     slots: Box<[Padded<Slot>]>,
     epoch: OnceLock<Instant>,
+    /// What it shares with other budgets.
+    total: Option<Arc<Total>>,
 }
 
 #[derive(Debug)]
@@ -55,11 +59,36 @@ impl Budget {
             signal: Padded(AtomicU32::new(0)),
             slots: (0..shards.max(1)).map(|_| Padded::default()).collect(),
             epoch: OnceLock::new(),
+            total: None,
         }
     }
 
-    /// Takes a permit if one is free.
+    /// A budget whose permits count against a total too.
+    pub fn within(total: Arc<Total>, max: u32, shards: usize) -> Self {
+        Budget {
+            total: Some(total),
+            ..Budget::new(max, shards)
+        }
+    }
+
+    /// The total that it shares with others.
+    pub fn total(&self) -> Option<&Arc<Total>> {
+        self.total.as_ref()
+    }
+
+    /// Takes a permit if one is free, of the total too.
     pub fn try_take(&self) -> bool {
+        if !self.try_take_own() {
+            return false;
+        }
+        if self.total.as_ref().is_none_or(|total| total.try_take()) {
+            return true;
+        }
+        self.give_back_own();
+        false
+    }
+
+    fn try_take_own(&self) -> bool {
         let max = self.max();
         self.taken
             .0
@@ -73,6 +102,13 @@ impl Budget {
     /// # Panics
     /// When no permit is out: the sum would be wrong for ever.
     pub fn give_back(&self) {
+        self.give_back_own();
+        if let Some(total) = &self.total {
+            total.give_back();
+        }
+    }
+
+    fn give_back_own(&self) {
         let before = self
             .taken
             .0

@@ -44,6 +44,10 @@ pub struct PoolSettings {
     pub min_connections: u32,
     /// The most servers of this pool, over all shards.
     pub max_connections: u32,
+    /// Where each client's own role logs in: the roles that may have a pool at once.
+    pub max_role_pools: u32,
+    /// Where each client's own role logs in: the most servers of all roles; `None` is `max_connections` times ten.
+    pub max_total_connections: Option<u32>,
     /// A server that was idle for this long is closed, down to `min_connections`; zero is off too.
     pub idle_timeout: Option<Duration>,
     /// A server older than this is closed when it is next idle; zero is off too.
@@ -62,6 +66,8 @@ impl Default for PoolSettings {
             mode: PoolMode::Transaction,
             min_connections: 2,
             max_connections: 10,
+            max_role_pools: 1000,
+            max_total_connections: None,
             idle_timeout: Some(Duration::from_secs(600)),
             max_lifetime: Some(Duration::from_secs(3600)),
             connection_timeout: Some(Duration::from_secs(5)),
@@ -72,6 +78,12 @@ impl Default for PoolSettings {
 }
 
 impl PoolSettings {
+    /// The most servers of all roles.
+    pub fn total(&self) -> u32 {
+        self.max_total_connections
+            .unwrap_or_else(|| self.max_connections.saturating_mul(10))
+    }
+
     /// What does not fit together: the key at fault and a sentence about it.
     pub fn problems(&self) -> Vec<(&'static str, String)> {
         let mut problems = Vec::new();

@@ -22,10 +22,12 @@ mod hunger;
 mod pool;
 mod servers;
 mod settings;
+mod total;
 mod waiters;
 
 pub use budget::Budget;
 pub use pool::{Acquire, CloseReason, Expired, MARGIN, PATIENCE, Placed, Pool};
 pub use servers::ServerKey;
 pub use settings::{LOGINS_MAX, Settings};
+pub use total::Total;
 pub use waiters::Ticket;

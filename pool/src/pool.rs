@@ -285,6 +285,13 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
         Some(self.servers.close(at, Some(shard)))
     }
 
+    /// Another role of the database gets no server: the one that has been idle for the longest time leaves, to be
+    /// closed and then discarded.
+    pub fn spare_idle(&mut self) -> Option<K> {
+        let at = self.servers.longest_idle()?;
+        Some(self.servers.close(at, None))
+    }
+
     /// The next shard to which the engine must send a wake, because it was given a permit or because this shard starves.
     pub fn next_wake(&mut self) -> Option<usize> {
         self.wakes.pop()

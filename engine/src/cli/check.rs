@@ -11,7 +11,7 @@ use crate::preflight;
 pub fn check(args: &CheckArgs) -> Result<String, ConfigErrors> {
     let config = Config::load(&args.config)?;
     let mut out = format!("{}: fine\n{}", args.config.display(), summary(&config));
-    for warning in warnings(&config) {
+    for warning in warnings(&config, &args.config) {
         let _ = writeln!(out, "  warning   {warning}");
     }
     Ok(out)

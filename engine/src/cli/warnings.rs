@@ -5,12 +5,16 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use zeroize::Zeroizing;
+
+use crate::auth::Method;
 use crate::config::{ChannelBinding, Config, Group, ListenAddr, SslMode, Target};
 
 /// A line for each, with the key that it is about.
-pub(super) fn warnings(config: &Config) -> Vec<String> {
+pub(super) fn warnings(config: &Config, file: &Path) -> Vec<String> {
     let mut found = Vec::new();
     of_clients(config, &mut found);
+    of_logins(config, file, &mut found);
     for group in &config.groups {
         of_servers(group, &mut found);
     }
@@ -35,6 +39,59 @@ fn of_clients(config: &Config, found: &mut Vec<String>) {
     if let Some(tls) = &config.tls {
         unguarded("tls.key_file", &tls.key_file, found);
     }
+}
+
+/// Who is let in, and who can read how. `file`: the configuration's own.
+fn of_logins(config: &Config, file: &Path, found: &mut Vec<String>) {
+    let auth = &config.auth;
+    let public = config
+        .proxy
+        .listen
+        .iter()
+        .find_map(|address| match address {
+            ListenAddr::Tcp(address) if !address.ip().is_loopback() => Some(address),
+            _ => None,
+        });
+    if let Some(address) = public {
+        match &auth.rules {
+            None if auth.trusts() => found.push(format!(
+                "auth.method: trust asks nobody who comes to {address} for a password"
+            )),
+            None => {}
+            Some(rules) => {
+                for rule in rules.all().iter().filter(|rule| rule.is_public()) {
+                    let (text, place) = (rule.method, format!("{}:{}", rule.file, rule.line));
+                    match text {
+                        Method::Trust => found.push(format!(
+                            "{place}: trust asks nobody who comes to {address} for a password"
+                        )),
+                        Method::Password if !rule.is_private() => found.push(format!(
+                            "{place}: password is taken over TLS only; hostssl says so"
+                        )),
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+    for secrets in &auth.secret_files {
+        unguarded("auth", secrets, found);
+    }
+    if has_passwords(file) {
+        unguarded("passwords in this file", file, found);
+    }
+}
+
+/// Whether passwords stand in the file itself: a value that is not taken from
+/// the environment.
+fn has_passwords(file: &Path) -> bool {
+    let text = std::fs::read_to_string(file).map(Zeroizing::new);
+    text.is_ok_and(|text| {
+        text.split("password:").skip(1).any(|value| {
+            let value = value.trim_start_matches([' ', '"', '\'']);
+            !value.starts_with("${") && !value.starts_with(['\n', '\r'])
+        })
+    })
 }
 
 fn of_servers(group: &Group, found: &mut Vec<String>) {
@@ -92,7 +149,7 @@ mod tests {
             "{front}\ndatabases: {{a: {{writer: {{host: db.example}}, backend: {backend}}}}}\nauth: {{users: [{{username: x, password: y}}]}}\n"
         );
         let config = Config::parse(&text, "x.yaml").unwrap_or_else(|errors| panic!("{errors}"));
-        let found = warnings(&config);
+        let found = warnings(&config, Path::new(""));
         let key = |line: &String| {
             line.split(": ")
                 .nth(usize::from(line.starts_with("databases")))
@@ -122,6 +179,47 @@ mod tests {
     fn servers_on_this_machine_need_no_tls() {
         let text = "proxy: {listen: /tmp}\ndatabases: {a: {writer: /tmp}, b: {writer: 127.0.0.1}, c: {writer: localhost}}\nauth: {users: [{username: x, password: y}]}\n";
         let config = Config::parse(text, "x.yaml").unwrap_or_else(|errors| panic!("{errors}"));
-        assert_eq!(warnings(&config), [""; 0]);
+        assert_eq!(warnings(&config, Path::new("")), [""; 0]);
+    }
+
+    #[test]
+    fn rules_that_trust_strangers_and_secrets_that_all_can_read_are_warned_of() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().expect("a directory");
+        let write = |name: &str, text: &str, mode: u32| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).expect("a file");
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&path, mode).expect("its mode");
+            path
+        };
+        write("users", "\"a\" \"b\"\n", 0o644);
+        write(
+            "hba",
+            "host all all 127.0.0.1/32 trust\nhost all all all password\nhost all all samenet trust\n",
+            0o644,
+        );
+        let text = |password: &str| {
+            format!(
+                "proxy: {{listen: 0.0.0.0:1}}\n\
+                 backend: {{password: {password}}}\ndatabases: {{a: {{writer: /tmp}}}}\nauth: {{hba_file: hba, file: users}}\n"
+            )
+        };
+        let found = |password: &str, mode| {
+            let file = write("pgmux.yaml", &text(password), mode);
+            let text = std::fs::read_to_string(&file).expect("the file");
+            let config = Config::parse(&text, &file.display().to_string());
+            let config = config.unwrap_or_else(|errors| panic!("{errors}"));
+            let mut found = Vec::new();
+            of_logins(&config, &file, &mut found);
+            found
+        };
+        let warned = found("x", 0o644);
+        let about = |word: &str| warned.iter().filter(|line| line.contains(word)).count();
+        assert_eq!(warned.len(), 4, "{warned:#?}");
+        assert_eq!(about("hba:3: trust"), 1, "{warned:#?}");
+        assert_eq!(about("hba:2: password"), 1, "{warned:#?}");
+        assert_eq!(about("can read"), 2, "{warned:#?}");
+        assert_eq!(found("x", 0o600).len(), 3);
     }
 }

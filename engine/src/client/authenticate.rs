@@ -1,34 +1,65 @@
 //! Proving who the client is.
 
 use super::Refused;
-use super::credentials::Proof;
+use super::credentials::{Known, Proof};
 use super::packets::Packets;
+use crate::auth::Method;
+use crate::config;
 use crate::limits::PASSWORD_BYTES;
 use crate::link::Link;
 use crate::random;
+use crate::server::Keys;
 use crate::shard::Shard;
-use protocol::auth::md5;
 use protocol::auth::scram::{
     ChannelBinding, MECHANISM, MECHANISM_PLUS, MESSAGE_LEN_MAX, SaslError, ScramServer, Verifier,
 };
+use protocol::auth::{md5, scram};
 use protocol::backend::Authentication;
 use protocol::encode::EncodeError;
 use protocol::error::SqlState;
 use protocol::frontend::{PasswordMessage, SASLInitialResponse};
 use protocol::list::List;
+use zeroize::Zeroizing;
 
 /// The client has proved who it is. Made nowhere else.
-pub(super) struct Authenticated(());
+pub(super) struct Authenticated {
+    /// With what its role can log in to a server, if that is known.
+    pub(super) keys: Option<Keys>,
+}
 
-/// Asks for whatever the configuration demands.
+impl Authenticated {
+    fn by(known: Option<&Known>) -> Self {
+        let password = known.and_then(Known::password);
+        Self {
+            keys: password.map(Keys::Password),
+        }
+    }
+}
+
+/// Asks for what the method demands.
 pub(super) async fn authenticate(
     shard: &Shard,
     socket: &Link,
     packets: &mut Packets<'_>,
+    method: Method,
+    group: Option<usize>,
     user: &[u8],
 ) -> Result<Authenticated, Refused> {
-    match shard.credentials.proof(shard, user).await {
-        Proof::None => Ok(Authenticated(())),
+    let proof = shard.credentials.proof(shard, method, group, user).await?;
+    prove(shard, socket, packets, proof, user)
+        .await
+        .map_err(|refused| refused.of(user))
+}
+
+async fn prove(
+    shard: &Shard,
+    socket: &Link,
+    packets: &mut Packets<'_>,
+    proof: Proof,
+    user: &[u8],
+) -> Result<Authenticated, Refused> {
+    match proof {
+        Proof::None(known) => Ok(Authenticated::by(known.as_deref())),
         Proof::Unknown => {
             let text = format!("role \"{}\" does not exist", String::from_utf8_lossy(user));
             Err(Refused::fatal(
@@ -36,17 +67,51 @@ pub(super) async fn authenticate(
                 &text,
             ))
         }
-        Proof::Md5(hash) => {
-            by_md5(
-                socket,
-                packets,
-                user,
-                hash.as_ref().map(|hash| hash.as_str()),
-            )
-            .await
+        Proof::Md5(known, hash) => {
+            let hash = hash.as_ref().map(|hash| hash.as_str());
+            by_md5(socket, packets, user, hash).await?;
+            Ok(Authenticated::by(known.as_deref()))
         }
-        Proof::Scram(verifier) => by_scram(socket, packets, user, &verifier).await,
+        Proof::Password(known) => by_password(shard, socket, packets, user, known.as_deref()).await,
+        Proof::Scram(known, verifier) => {
+            let proof = by_scram(socket, packets, user, &verifier).await?;
+            let mut proved = Authenticated::by(known.as_deref());
+            proved.keys.get_or_insert_with(|| Keys::Scram {
+                client_key: Zeroizing::new(proof.client_key),
+                verifier,
+            });
+            Ok(proved)
+        }
     }
+}
+
+async fn by_password(
+    shard: &Shard,
+    socket: &Link,
+    packets: &mut Packets<'_>,
+    user: &[u8],
+    known: Option<&Known>,
+) -> Result<Authenticated, Refused> {
+    send(socket, &Authentication::CleartextPassword)?;
+    let body = Zeroizing::new(packets.password(PASSWORD_BYTES).await?);
+    let Ok(PasswordMessage { password }) = PasswordMessage::decode(&body) else {
+        return Err(Refused::fatal(
+            SqlState::PROTOCOL_VIOLATION,
+            "invalid password packet",
+        ));
+    };
+    let right = match known {
+        Some(known) if !password.is_empty() => known.is_password(shard, user, password).await,
+        _ => false,
+    };
+    if !right {
+        return Err(wrong_password(user));
+    }
+    let text = std::str::from_utf8(password).ok();
+    let secret = text.map(|text| config::Secret::new(text.to_owned()));
+    Ok(Authenticated {
+        keys: secret.map(Keys::Password),
+    })
 }
 
 async fn by_md5(
@@ -54,7 +119,7 @@ async fn by_md5(
     packets: &mut Packets<'_>,
     user: &[u8],
     hash: Option<&str>,
-) -> Result<Authenticated, Refused> {
+) -> Result<(), Refused> {
     let salt: [u8; 4] = random::array();
     send(socket, &Authentication::MD5Password { salt })?;
     let body = packets.password(PASSWORD_BYTES).await?;
@@ -65,7 +130,7 @@ async fn by_md5(
         ));
     };
     match hash {
-        Some(hash) if md5::verify(password, hash, salt) => Ok(Authenticated(())),
+        Some(hash) if md5::verify(password, hash, salt) => Ok(()),
         _ => Err(wrong_password(user)),
     }
 }
@@ -75,7 +140,7 @@ async fn by_scram(
     packets: &mut Packets<'_>,
     user: &[u8],
     verifier: &Verifier,
-) -> Result<Authenticated, Refused> {
+) -> Result<scram::Proof, Refused> {
     let hash = socket
         .security()
         .and_then(|security| security.binding.as_deref());
@@ -126,11 +191,11 @@ async fn by_scram(
         .map_err(|error| failed(error, user))?;
     send(socket, &Authentication::SASLContinue(&challenge))?;
     let last = packets.password(MESSAGE_LEN_MAX).await?;
-    let (outcome, _proof) = exchange
+    let (outcome, proof) = exchange
         .client_final(&last)
         .map_err(|error| failed(error, user))?;
     send(socket, &Authentication::SASLFinal(&outcome))?;
-    Ok(Authenticated(()))
+    Ok(proof)
 }
 
 fn send(socket: &Link, message: &Authentication<'_>) -> Result<(), Refused> {

@@ -1,18 +1,20 @@
 //! What is known of the clients' passwords: shared by all shards, read only.
 
-use crate::config::{AuthMethod, Config, User, UserSecret};
+use super::Refused;
+use crate::auth::Method;
+use crate::config::{Config, User, UserSecret};
 use crate::random;
-use crate::shard::Shard;
-use protocol::auth::scram::{ITERATIONS_DEFAULT, Verifier};
+use crate::shard::{Found, Shard};
+use protocol::auth::scram::{ITERATIONS_DEFAULT, Verifier, salted_password};
 use protocol::auth::{Secret, md5};
+use protocol::error::SqlState;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use zeroize::Zeroizing;
 
 /// See the module's text.
 pub struct Credentials {
-    method: AuthMethod,
-    /// False: every name is let in.
+    /// False: nobody is asked for anything.
     known_only: bool,
     users: HashMap<String, Arc<Known>>,
     /// Gives unknown users a salt that stays the same while the process lives.
@@ -28,12 +30,14 @@ pub struct Known {
 
 /// What a client must do to prove who it is.
 pub(super) enum Proof {
-    /// Nothing.
-    None,
+    /// Nothing more.
+    None(Option<Arc<Known>>),
     /// Answer an MD5 challenge; nobody can, without a hash.
-    Md5(Option<Zeroizing<String>>),
+    Md5(Option<Arc<Known>>, Option<Zeroizing<String>>),
     /// SCRAM against this verifier, which for an unknown user nobody can satisfy.
-    Scram(Arc<Verifier>),
+    Scram(Option<Arc<Known>>, Arc<Verifier>),
+    /// Say the password; for an unknown user none is right.
+    Password(Option<Arc<Known>>),
     /// It is not let in, whatever it does.
     Unknown,
 }
@@ -41,14 +45,8 @@ pub(super) enum Proof {
 impl Credentials {
     /// What the configuration says.
     pub fn new(config: &Config) -> Self {
-        let known = |user: &User| {
-            Arc::new(Known {
-                secret: user.secret.clone(),
-                verifier: OnceLock::new(),
-            })
-        };
+        let known = |user: &User| Arc::new(Known::new(user.secret.clone()));
         Self {
-            method: config.auth.method,
             known_only: config.auth.enabled,
             users: config
                 .auth
@@ -62,35 +60,71 @@ impl Credentials {
 
     /// How this user proves who it is. Unknown users are asked the same as
     /// known ones. PBKDF2 runs beside the shard.
-    pub(super) async fn proof(&self, shard: &Shard, user: &[u8]) -> Proof {
-        let known = std::str::from_utf8(user)
-            .ok()
-            .and_then(|name| self.users.get(name));
-        match (self.method, known.and_then(|known| known.secret.as_ref())) {
-            (AuthMethod::Trust, _) if known.is_some() || !self.known_only => Proof::None,
-            (AuthMethod::Trust, _) => Proof::Unknown,
-            (AuthMethod::Md5, Some(UserSecret::Cleartext(password))) => {
-                Proof::Md5(Some(md5::hash_password(user, password.expose().as_bytes())))
+    pub(super) async fn proof(
+        &self,
+        shard: &Shard,
+        method: Method,
+        group: Option<usize>,
+        user: &[u8],
+    ) -> Result<Proof, Refused> {
+        if !self.known_only {
+            return Ok(Proof::None(None));
+        }
+        let known = self.find(shard, group, user).await?;
+        let secret = known.as_deref().and_then(|known| known.secret.as_ref());
+        Ok(match (method, secret) {
+            (Method::Trust | Method::Cert, _) if known.is_some() => Proof::None(known),
+            (Method::Trust | Method::Cert | Method::Reject, _) => Proof::Unknown,
+            (Method::Password, _) => Proof::Password(known),
+            (Method::Md5, Some(UserSecret::Cleartext(password))) => {
+                let hash = md5::hash_password(user, password.expose().as_bytes());
+                Proof::Md5(known, Some(hash))
             }
-            (AuthMethod::Md5, Some(UserSecret::Md5(hash))) => {
-                Proof::Md5(Some(Zeroizing::new(hash.expose().to_owned())))
+            (Method::Md5, Some(UserSecret::Md5(hash))) => {
+                let hash = Zeroizing::new(hash.expose().to_owned());
+                Proof::Md5(known, Some(hash))
             }
             // As PostgreSQL does: the md5 method asks for SCRAM where only a
             // SCRAM secret is stored.
-            (_, Some(UserSecret::Scram(_) | UserSecret::Cleartext(_))) => match known {
-                Some(known) => Proof::Scram(
-                    known
-                        .verifier(shard)
-                        .await
-                        .unwrap_or_else(|| self.mock(user)),
-                ),
-                None => Proof::Scram(self.mock(user)),
-            },
-            (AuthMethod::Md5, None) => Proof::Md5(None),
-            // A hash for MD5 cannot answer for SCRAM.
-            (AuthMethod::ScramSha256, Some(UserSecret::Md5(_)) | None) => {
-                Proof::Scram(self.mock(user))
+            (_, Some(UserSecret::Scram(_) | UserSecret::Cleartext(_))) => {
+                let verifier = match &known {
+                    Some(known) => known.verifier(shard).await,
+                    None => None,
+                };
+                match verifier {
+                    Some(verifier) => Proof::Scram(known, verifier),
+                    None => Proof::Scram(None, self.mock(user)),
+                }
             }
+            (Method::Md5, None) => Proof::Md5(None, None),
+            // A hash for MD5 cannot answer for SCRAM.
+            (Method::Scram, Some(UserSecret::Md5(_)) | None) => Proof::Scram(None, self.mock(user)),
+        })
+    }
+
+    /// A user that is listed, or that PostgreSQL knows.
+    async fn find(
+        &self,
+        shard: &Shard,
+        group: Option<usize>,
+        user: &[u8],
+    ) -> Result<Option<Arc<Known>>, Refused> {
+        let listed = std::str::from_utf8(user)
+            .ok()
+            .and_then(|name| self.users.get(name));
+        if let Some(known) = listed {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let (Some(group), true) = (group, shard.config.auth.query.is_some()) else {
+            return Ok(None);
+        };
+        match shard.look_up(group, user).await {
+            Found::Known(known) => Ok(Some(known)),
+            Found::Unknown => Ok(None),
+            Found::Failed => Err(Refused::fatal(
+                SqlState::CONNECTION_FAILURE,
+                "the server cannot be asked for this user",
+            )),
         }
     }
 
@@ -100,6 +134,52 @@ impl Credentials {
 }
 
 impl Known {
+    /// Of a user with this secret.
+    pub fn new(secret: Option<UserSecret>) -> Self {
+        Self {
+            secret,
+            verifier: OnceLock::new(),
+        }
+    }
+
+    /// The secret, where it will do as a password for a server.
+    pub(super) fn password(&self) -> Option<crate::config::Secret> {
+        match self.secret.as_ref()? {
+            UserSecret::Cleartext(secret) | UserSecret::Md5(secret) => Some(secret.clone()),
+            UserSecret::Scram(_) => None,
+        }
+    }
+
+    /// Whether this is the password. PBKDF2 runs beside the shard.
+    pub(super) async fn is_password(&self, shard: &Shard, user: &[u8], said: &[u8]) -> bool {
+        match &self.secret {
+            None => false,
+            Some(UserSecret::Cleartext(password)) => {
+                Secret::new(said) == Secret::new(password.expose().as_bytes())
+            }
+            Some(UserSecret::Md5(hash)) => {
+                let mine = md5::hash_password(user, said);
+                Secret::new(mine.as_bytes()) == Secret::new(hash.expose().as_bytes())
+            }
+            Some(UserSecret::Scram(text)) => {
+                let Ok(verifier) = Verifier::parse(text.expose()) else {
+                    return false;
+                };
+                let said = Secret::new(said);
+                shard
+                    .offload(move || {
+                        let Verifier {
+                            salt, iterations, ..
+                        } = &verifier;
+                        let salted =
+                            Zeroizing::new(salted_password(said.expose(), salt, *iterations));
+                        verifier.is_of(&salted)
+                    })
+                    .await
+            }
+        }
+    }
+
     async fn verifier(&self, shard: &Shard) -> Option<Arc<Verifier>> {
         if let Some(verifier) = self.verifier.get() {
             return Some(Arc::clone(verifier));

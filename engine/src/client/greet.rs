@@ -3,7 +3,8 @@
 
 use super::authenticate::authenticate;
 use super::packets::Packets;
-use super::{Refused, made_fatal, options, replicate, secure};
+use super::{Refused, made_fatal, options, replicate, rules, secure};
+use crate::auth::Source;
 use crate::limits::{CANCEL, NAME_BYTES};
 use crate::link::Link;
 use crate::replication::Replication;
@@ -18,7 +19,6 @@ use protocol::error::{ErrorFields, SqlState};
 use protocol::list::List;
 use protocol::startup::{ProtocolVersion, Startup, StartupPacket};
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Instant;
 
 /// A client that is logged in.
@@ -96,19 +96,39 @@ pub(super) struct Wish {
 pub(super) async fn log_in(
     shard: &Rc<Shard>,
     socket: &mut Link,
-    local: bool,
+    source: Source,
 ) -> Result<Greeted, Refused> {
+    // A connection that never leaves the machine needs no TLS.
+    let local = source == Source::Local;
     let (wish, unread) = Box::pin(hear(shard, socket, local)).await?;
     let socket = &*socket;
     secure::demand(shard, socket, local, &wish.user)?;
     let mut packets = Packets::new(socket, unread);
     socket.write(&wish.negotiation);
-    let _proved = authenticate(shard, socket, &mut packets, &wish.user).await?;
+    // Which database there is nobody is told before it has proved who it is.
+    let group = group_of(shard, &wish).ok();
+    let default = || {
+        shard.config.groups[shard.config.default_group]
+            .name
+            .as_bytes()
+    };
+    let database = wish.database.as_deref().unwrap_or_else(default);
+    let physical = wish.replication == replicate::Kind::Physical;
+    let method = rules::method(shard, socket, source, &wish.user, database, physical)?;
+    let user = &wish.user[..];
+    let proving = authenticate(shard, socket, &mut packets, method, group, user);
+    let proved = Box::pin(proving).await?;
     packets.finish();
+    if let (Some(group), false) = (group, shard.config.auth.enabled) {
+        rules::only_as(&shard.config.groups[group].user, user)?;
+    }
     write(socket, |out| Authentication::Ok.encode(out))?;
 
     let group = group_of(shard, &wish)?;
-    let pool = Rc::clone(shard.pool(group));
+    let pool = match shard.config.groups[group].passthrough {
+        true => shard.role_pool(group, user, proved.keys)?,
+        false => Rc::clone(shard.pool(group)),
+    };
     if let Some(value) = wish.replication.value() {
         let replication = Box::pin(replicate::begin(&pool, value, &wish.settings)).await?;
         let mut out = replication.greeting().map_err(unwritable)?;
@@ -120,13 +140,13 @@ pub(super) async fn log_in(
     let label = pool.labels.intern(wish.settings);
     let report = match label.report() {
         Some(report) => report,
-        None => match shard.reports.find(group, &label) {
+        None => match shard.reports.find(pool.id(), &label) {
             Some(report) => {
                 let report: Rc<[u8]> = report.into();
                 label.set_report(Rc::clone(&report));
                 report
             }
-            None => Box::pin(learn_report(shard, group, &label)).await?,
+            None => Box::pin(learn_report(shard, &pool, &label)).await?,
         },
     };
     socket.write(&report);
@@ -288,9 +308,15 @@ fn negotiation(startup: &Startup<'_>) -> Result<Vec<u8>, Refused> {
 
 /// What a server with this label reports. It takes a server once; later
 /// clients with the same label are told the same.
-async fn learn_report(shard: &Shard, group: usize, label: &Rc<Label>) -> Result<Rc<[u8]>, Refused> {
-    let pool = shard.pool(group);
-    let server = lease(pool).await?;
+async fn learn_report(
+    shard: &Shard,
+    pool: &Rc<ShardPool>,
+    label: &Rc<Label>,
+) -> Result<Rc<[u8]>, Refused> {
+    let server = pool
+        .lease()
+        .await
+        .map_err(|refusal| Refused::fatal(refusal.code, &refusal.message))?;
     let mut held = Held {
         pool,
         server: Some(server),
@@ -318,26 +344,10 @@ async fn learn_report(shard: &Shard, group: usize, label: &Rc<Label>) -> Result<
     server.label = Rc::clone(label);
     let mut out = Vec::new();
     server.parameters.encode(&mut out).map_err(unwritable)?;
-    shard.reports.remember(group, label, &out);
+    shard.reports.remember(pool.id(), label, &out);
     let report: Rc<[u8]> = out.into();
     label.set_report(Rc::clone(&report));
     Ok(report)
-}
-
-async fn lease(pool: &Rc<ShardPool>) -> Result<Box<Server>, Refused> {
-    let mut seat = None;
-    let leased = std::future::poll_fn(|cx| {
-        let Some(seat) = &mut seat else {
-            return match pool.acquire(&mut seat, cx.waker()) {
-                Some(server) => Poll::Ready(Ok(server)),
-                None => Poll::Pending,
-            };
-        };
-        seat.take().map_or(Poll::Pending, Poll::Ready)
-    });
-    leased
-        .await
-        .map_err(|refusal| Refused::fatal(refusal.code, &refusal.message))
 }
 
 /// Gives the server back, however the login ends.

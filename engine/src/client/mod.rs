@@ -1,20 +1,23 @@
 //! A client, from its connection to its session.
 
 mod authenticate;
+mod brakes;
 mod credentials;
 mod greet;
 mod options;
 mod packets;
 mod replicate;
+mod rules;
 mod secure;
 
-pub use credentials::Credentials;
+pub use brakes::Brakes;
+pub use credentials::{Credentials, Known};
 pub(crate) use greet::Entered;
 use greet::Greeted;
 
+use crate::auth::Source;
 use crate::limits::LAST_WORDS;
 use crate::link::Link;
-use crate::net;
 use crate::replication::Replication;
 use crate::session::Session;
 use crate::shard::{Shard, bump};
@@ -32,12 +35,22 @@ pub(crate) enum Refused {
     Silently,
     /// Close with these bytes, an `ErrorResponse`.
     Saying(Vec<u8>),
+    /// The same, a little later: it has not proved to be this user.
+    Failing(Vec<u8>, Vec<u8>),
 }
 
 impl Refused {
     /// A FATAL error.
     pub(crate) fn fatal(code: SqlState, message: &str) -> Self {
         Refused::Saying(fatal(code, message))
+    }
+
+    /// A refusal that comes of a failed proof.
+    fn of(self, user: &[u8]) -> Self {
+        match self {
+            Refused::Saying(words) => Refused::Failing(words, user.into()),
+            other => other,
+        }
     }
 }
 
@@ -74,10 +87,10 @@ pub(crate) fn made_fatal(body: &[u8]) -> Vec<u8> {
 }
 
 /// Serves one client to its end.
-pub async fn serve(shard: Rc<Shard>, fd: OwnedFd) {
+pub async fn serve(shard: Rc<Shard>, fd: OwnedFd, source: Source) {
     // The login's state is large and short-lived: it lives in a box of its
     // own, so that the task of an idle client stays small.
-    match Box::pin(log_in(Rc::clone(&shard), fd)).await {
+    match Box::pin(log_in(Rc::clone(&shard), fd, source)).await {
         Some(LoggedIn::Session(session)) => session.run().await,
         Some(LoggedIn::Replication(replication, client)) => {
             Box::pin(replication.run(client)).await;
@@ -91,15 +104,13 @@ enum LoggedIn {
     Replication(Box<Replication>, Link),
 }
 
-async fn log_in(shard: Rc<Shard>, fd: OwnedFd) -> Option<LoggedIn> {
-    let _waiting = Waiting::enter(&shard);
-    // A connection that never leaves the machine needs no TLS.
-    let local = shard.config.tls.is_some() && net::is_local(&fd);
+async fn log_in(shard: Rc<Shard>, fd: OwnedFd, source: Source) -> Option<LoggedIn> {
+    let _waiting = Waiting::enter(&shard, source);
     let mut socket = Link::plain(shard.ring.socket(fd));
     let deadline = Instant::now() + shard.config.proxy.login_timeout;
     // A future that others wrap is in each of them twice, as what they were
     // given and as what they wait for: thousands may be half open.
-    let login = Box::pin(greet::log_in(&shard, &mut socket, local));
+    let login = Box::pin(greet::log_in(&shard, &mut socket, source));
     let outcome = futures_lite::future::or(
         async { shard.ring.until(Some(deadline), login).await.ok() },
         async {
@@ -129,6 +140,14 @@ async fn log_in(shard: Rc<Shard>, fd: OwnedFd) -> Option<LoggedIn> {
             bump(&shard.counters.login_failures);
             say_and_close(&socket, &words).await;
         }
+        Some(Err(Refused::Failing(words, user))) => {
+            bump(&shard.counters.login_failures);
+            let delay = shard.brakes.failed(source, &user, Instant::now());
+            if !delay.is_zero() {
+                shard.ring.sleep(delay).await;
+            }
+            say_and_close(&socket, &words).await;
+        }
         // PostgreSQL says nothing either when its authentication_timeout
         // ends a startup.
         Some(Err(Refused::Silently)) | None => {}
@@ -154,18 +173,31 @@ pub fn turn_away(shard: &Shard, fd: OwnedFd) {
     socket.linger();
 }
 
-struct Waiting<'a>(&'a Shard);
+struct Waiting<'a>(&'a Shard, Source);
 
 impl<'a> Waiting<'a> {
-    fn enter(shard: &'a Shard) -> Self {
+    fn enter(shard: &'a Shard, source: Source) -> Self {
         shard.unauthenticated.set(shard.unauthenticated.get() + 1);
-        Self(shard)
+        if let Source::Host(address) = source {
+            *shard.sources.borrow_mut().entry(address).or_default() += 1;
+        }
+        Self(shard, source)
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.unauthenticated.set(self.0.unauthenticated.get() - 1);
+        let Self(shard, source) = self;
+        shard.unauthenticated.set(shard.unauthenticated.get() - 1);
+        if let Source::Host(address) = source {
+            let mut sources = shard.sources.borrow_mut();
+            if let Some(count) = sources.get_mut(address) {
+                *count -= 1;
+                if *count == 0 {
+                    sources.remove(address);
+                }
+            }
+        }
     }
 }
 

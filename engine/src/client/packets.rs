@@ -5,6 +5,7 @@ use crate::limits::PASSWORD_BYTES;
 use crate::link::Link;
 use protocol::error::SqlState;
 use protocol::startup::{PACKET_LEN_MAX, StartupError, StartupPacket, first_packet};
+use zeroize::Zeroize;
 
 /// Bytes that have come and are not read yet: never more than one packet and
 /// what came behind it in the same segment.
@@ -70,6 +71,8 @@ impl<'a> Packets<'a> {
                 }
                 if rest.len() >= length - 4 {
                     let body = rest[..length - 4].to_vec();
+                    // It may be a password.
+                    self.bytes[..length + 1].zeroize();
                     self.bytes.drain(..length + 1);
                     return Ok(body);
                 }

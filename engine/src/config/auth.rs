@@ -1,26 +1,85 @@
 //! The `auth` section: who may connect, and how a client proves it.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize;
 
 use super::keys::{Key, Kind, Unset};
 use super::report::Report;
 use super::secret::{Secret, read_password};
+use crate::auth::address::Interfaces;
+use crate::auth::{Fault, Method, Rules, userlist};
+use zeroize::Zeroizing;
 
 pub(super) const KEYS: &[Key] = &[
     Key {
         path: "auth.enabled",
         kind: Kind::Switch,
         unset: Unset::Is("true"),
-        about: "false lets everybody in under any name, and is accepted only together with method: trust.",
+        about: "false asks nobody for anything: whoever names the role of backend.user is let in. Only together with method: trust.",
     },
     Key {
         path: "auth.method",
         kind: Kind::Choice(AuthMethod::NAMES),
         unset: Unset::Is("scram-sha-256"),
         about: "How clients log in: scram-sha-256, md5, or trust (a listed user needs no password).",
+    },
+    Key {
+        path: "auth.hba_file",
+        kind: Kind::Text,
+        unset: Unset::Nothing("pg_hba.conf"),
+        about: "Rules in PostgreSQL's format, which then decide instead of method; relative to this file's directory.",
+    },
+    Key {
+        path: "auth.ident_file",
+        kind: Kind::Text,
+        unset: Unset::Nothing("pg_ident.conf"),
+        about: "The maps that the rules name by map=, in PostgreSQL's format.",
+    },
+    Key {
+        path: "auth.file",
+        kind: Kind::Text,
+        unset: Unset::Nothing("userlist.txt"),
+        about: "More users, in PgBouncer's format: \"user\" \"secret\" on each line.",
+    },
+    Key {
+        path: "auth.query",
+        kind: Kind::Text,
+        unset: Unset::Is("\"off\""),
+        about: "Asks PostgreSQL for users that are listed nowhere: on (pg_shadow), or a query of $1 for name, secret and, if you like, the seconds that the secret is valid for.",
+    },
+    Key {
+        path: "auth.query_user",
+        kind: Kind::Text,
+        unset: Unset::Nothing("pgmux_auth"),
+        about: "The role that asks; backend.user unless it is written here.",
+    },
+    Key {
+        path: "auth.query_password",
+        kind: Kind::Secret,
+        unset: Unset::Nothing("${PGMUX_AUTH_PASSWORD}"),
+        about: "Its password.",
+    },
+    Key {
+        path: "auth.query_password_file",
+        kind: Kind::Text,
+        unset: Unset::Nothing("/run/secrets/pgmux-auth"),
+        about: "A file whose first line is the password; a relative path starts at this file's directory.",
+    },
+    Key {
+        path: "auth.query_database",
+        kind: Kind::Text,
+        unset: Unset::Nothing("postgres"),
+        about: "Where it asks; the client's own database unless it is written here.",
+    },
+    Key {
+        path: "auth.query_cache",
+        kind: Kind::Duration,
+        unset: Unset::Is("1m"),
+        about: "How long an answer holds; that there is no such user holds for 5s at most.",
     },
     Key {
         path: "auth.users[].username",
@@ -69,9 +128,36 @@ pub struct Auth {
     pub enabled: bool,
     /// How clients prove who they are; always `Trust` when `enabled` is false.
     pub method: AuthMethod,
-    /// The users by name; empty exactly when `enabled` is false.
+    /// The users by name, of `auth.users` and `auth.file`.
     pub users: HashMap<String, User>,
+    /// Rules, which decide instead of `method`.
+    pub rules: Option<Arc<Rules>>,
+    /// How PostgreSQL is asked for users that are not listed.
+    pub query: Option<AuthQuery>,
+    /// The files with secrets in them.
+    pub secret_files: Vec<PathBuf>,
 }
+
+/// How PostgreSQL is asked for users.
+#[derive(Clone)]
+pub struct AuthQuery {
+    /// The query.
+    pub text: String,
+    /// Who asks, and its password, if that is not the group's own user.
+    pub user: Option<(String, Option<Secret>)>,
+    /// Where, if not in the group's own database.
+    pub database: Option<String>,
+    /// How long an answer holds.
+    pub cache: Duration,
+}
+
+/// What `auth.query: on` stands for. No operator is taken from anywhere but
+/// pg_catalog, whatever the search_path; a secret that is valid no more is
+/// none, and one that will not be for ever says for how many seconds.
+pub const AUTH_QUERY: &str = "SELECT usename, passwd, \
+    CASE WHEN pg_catalog.isfinite(valuntil) THEN pg_catalog.date_part('epoch', valuntil OPERATOR(pg_catalog.-) pg_catalog.now()) END \
+    FROM pg_catalog.pg_shadow WHERE usename OPERATOR(pg_catalog.=) $1 \
+    AND (valuntil IS NULL OR valuntil OPERATOR(pg_catalog.>) pg_catalog.now())";
 
 /// One user of `auth.users`.
 #[derive(Clone)]
@@ -100,6 +186,15 @@ pub(super) struct Section {
     method: AuthMethod,
     #[serde(default)]
     users: Vec<SectionUser>,
+    hba_file: Option<PathBuf>,
+    ident_file: Option<PathBuf>,
+    file: Option<PathBuf>,
+    query: String,
+    query_user: Option<String>,
+    query_password: Option<Secret>,
+    query_password_file: Option<PathBuf>,
+    query_database: Option<String>,
+    query_cache: Duration,
 }
 
 #[derive(Deserialize)]
@@ -111,30 +206,46 @@ pub(super) struct SectionUser {
 }
 
 impl Section {
-    pub(super) fn resolve(self, report: &mut Report) -> Option<Auth> {
+    pub(super) fn resolve(mut self, report: &mut Report) -> Option<Auth> {
+        let query = self.query(report);
+        let rules = self.rules(report);
+        let mut secret_files: Vec<_> = self
+            .users
+            .iter()
+            .filter_map(|user| user.password_file.as_deref())
+            .map(|file| report.beside(file))
+            .collect();
+        let listed = self.file.take().map(|file| report.beside(&file));
+        let elsewhere = listed.is_some() || query.is_some();
         let Self {
             enabled,
             method,
             users,
+            ..
         } = self;
-        match (enabled, users.is_empty()) {
+        match (enabled, users.is_empty() && !elsewhere) {
             (false, _) if method != AuthMethod::Trust => report.at(
                 "auth.enabled",
-                "false would let everybody in: list auth.users, or write method: trust beside it if that is meant",
+                "false asks nobody for a password: list auth.users, or write method: trust beside it if that is meant",
             ),
             (false, false) => {
                 report.at("auth.users", "these users would never be asked for: remove them or write enabled: true")
             }
+            (false, _) if rules.is_some() => {
+                report.at("auth.hba_file", "these rules would never be asked: remove them or write enabled: true")
+            }
             (true, true) => report.at(
                 "auth.users",
-                "expected at least one user: nobody could log in (enabled: false with method: trust lets everybody in)",
+                "expected at least one user, or auth.file or auth.query: nobody could log in",
             ),
             _ => {}
         }
+        // Which secret fits is decided by the rule that a client comes by.
+        let needed = rules.is_none().then_some(method);
         let mut known = HashMap::new();
         for (index, user) in users.into_iter().enumerate() {
             let key = format!("auth.users[{index}]");
-            let Some(user) = user.resolve(&key, method, report) else {
+            let Some(user) = user.resolve(&key, needed, report) else {
                 continue;
             };
             if known.contains_key(&user.name) {
@@ -145,16 +256,141 @@ impl Section {
             }
             known.insert(user.name.clone(), user);
         }
+        if let Some(path) = listed {
+            read_list(&path, &mut known, report);
+            secret_files.push(path);
+        }
         Some(Auth {
             enabled,
             method,
             users: known,
+            rules,
+            query,
+            secret_files,
+        })
+    }
+
+    fn rules(&mut self, report: &mut Report) -> Option<Arc<Rules>> {
+        let ident = self.ident_file.take();
+        let Some(file) = self.hba_file.take() else {
+            if ident.is_some() {
+                report.at(
+                    "auth.ident_file",
+                    "expected auth.hba_file beside it: only rules use maps",
+                );
+            }
+            return None;
+        };
+        let ident = ident.map(|file| report.beside(&file));
+        let path = report.beside(&file);
+        let read = |path: &Path| std::fs::read_to_string(path);
+        match Rules::read(&path, ident.as_deref(), Interfaces::here(), &read) {
+            Ok(rules) => Some(Arc::new(rules)),
+            Err(faults) => {
+                report_faults(faults, "auth.hba_file", report);
+                None
+            }
+        }
+    }
+
+    fn query(&mut self, report: &mut Report) -> Option<AuthQuery> {
+        let password = read_password(
+            self.query_password.take(),
+            self.query_password_file.take(),
+            "auth.query",
+            report,
+        );
+        let user = self.query_user.take().map(|user| (user, password.clone()));
+        let text = match self.query.as_str() {
+            "off" => {
+                if user.is_some() || password.is_some() {
+                    report.at(
+                        "auth.query",
+                        "expected on or a query: without one there is no use for its user",
+                    );
+                }
+                return None;
+            }
+            "on" => AUTH_QUERY.to_owned(),
+            text if text.contains("$1") && !text.contains('\0') => text.to_owned(),
+            text => {
+                report.at(
+                    "auth.query",
+                    format!(
+                        "expected on, off, or a query with $1 for the user's name, got {text:?}"
+                    ),
+                );
+                return None;
+            }
+        };
+        if user.is_none() && password.is_some() {
+            report.at("auth.query_password", "expected auth.query_user beside it");
+        }
+        Some(AuthQuery {
+            text,
+            user,
+            database: self.query_database.take(),
+            cache: self.query_cache,
         })
     }
 }
 
+/// Faults of another file, with their place there.
+fn report_faults(faults: Vec<Fault>, key: &str, report: &mut Report) {
+    for fault in faults {
+        if fault.line == 0 {
+            report.at(key, format!("{}: {}", fault.file, fault.text));
+        } else {
+            report.elsewhere(fault.file, fault.line, fault.text);
+        }
+    }
+}
+
+fn read_list(path: &Path, known: &mut HashMap<String, User>, report: &mut Report) {
+    let file = path.display().to_string();
+    let text = match std::fs::read_to_string(path).map(Zeroizing::new) {
+        Ok(text) => text,
+        Err(error) => return report.at("auth.file", format!("cannot read {file}: {error}")),
+    };
+    let listed = match userlist::read(&text, &file) {
+        Ok(listed) => listed,
+        Err(faults) => return report_faults(faults, "auth.file", report),
+    };
+    for mut user in listed {
+        let name = user.user;
+        let secret = user
+            .secret
+            .as_mut()
+            .map(|secret| classify(Secret::new(std::mem::take(&mut **secret))));
+        if let Some(UserSecret::Scram(secret)) = &secret
+            && !is_scram(secret.expose())
+        {
+            report.elsewhere(file.clone(), user.line, NO_VERIFIER.to_owned());
+        }
+        if known.contains_key(&name) {
+            let text = format!("the user {name:?} is listed twice, here or in auth.users");
+            report.elsewhere(file.clone(), user.line, text);
+        }
+        known.insert(name.clone(), User { name, secret });
+    }
+}
+
+const NO_VERIFIER: &str =
+    "expected SCRAM-SHA-256$iterations:salt$stored-key:server-key as PostgreSQL stores it";
+
+impl Auth {
+    /// Whether a client can come in without showing that it is who it says.
+    pub fn trusts(&self) -> bool {
+        match &self.rules {
+            Some(rules) => rules.all().iter().any(|rule| rule.method == Method::Trust),
+            None => self.method == AuthMethod::Trust,
+        }
+    }
+}
+
 impl SectionUser {
-    fn resolve(self, key: &str, method: AuthMethod, report: &mut Report) -> Option<User> {
+    /// `method`: the one that all clients log in by, if there is one.
+    fn resolve(self, key: &str, method: Option<AuthMethod>, report: &mut Report) -> Option<User> {
         if self.username.is_empty() {
             report.at(&format!("{key}.username"), "expected a name, got \"\"");
         }
@@ -162,18 +398,16 @@ impl SectionUser {
         let password = read_password(self.password, self.password_file, key, report);
         let secret = password.map(classify);
         let misfit = match (&secret, method) {
-            (None, AuthMethod::Trust) => None,
+            (None, None | Some(AuthMethod::Trust)) => None,
             (None, _) if given => None,
             (None, _) => Some("expected a password or a password_file: this user could not log in"),
-            (Some(UserSecret::Md5(_)), AuthMethod::ScramSha256) => Some(
+            (Some(UserSecret::Md5(_)), Some(AuthMethod::ScramSha256)) => Some(
                 "an md5 hash cannot answer scram-sha-256: expected a clear text or a SCRAM-SHA-256$... verifier",
             ),
-            (Some(UserSecret::Scram(_)), AuthMethod::Md5) => {
+            (Some(UserSecret::Scram(_)), Some(AuthMethod::Md5)) => {
                 Some("a SCRAM verifier cannot answer md5: expected a clear text or an md5... hash")
             }
-            (Some(UserSecret::Scram(secret)), _) if !is_scram(secret.expose()) => Some(
-                "expected SCRAM-SHA-256$iterations:salt$stored-key:server-key as PostgreSQL stores it",
-            ),
+            (Some(UserSecret::Scram(secret)), _) if !is_scram(secret.expose()) => Some(NO_VERIFIER),
             (Some(UserSecret::Cleartext(secret)), _) if secret.expose().is_empty() => {
                 Some("expected a password, got \"\"")
             }
@@ -186,6 +420,13 @@ impl SectionUser {
             name: self.username,
             secret,
         })
+    }
+}
+
+impl UserSecret {
+    /// Of a text that PostgreSQL has given.
+    pub fn stored(secret: Secret) -> Self {
+        classify(secret)
     }
 }
 

@@ -13,7 +13,7 @@ pub(super) const KEYS: &[Key] = &[
         path: "backend.user",
         kind: Kind::Text,
         unset: Unset::Is("postgres"),
-        about: "The PostgreSQL role that pgmux logs in as.",
+        about: "The PostgreSQL role that pgmux logs in as; passthrough: each client's own, with what its login has proved.",
     },
     Key {
         path: "backend.password",

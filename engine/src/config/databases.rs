@@ -91,7 +91,9 @@ pub struct Group {
     pub name: String,
     /// The primary.
     pub target: Target,
-    /// The PostgreSQL role that pgmux logs in as.
+    /// Each client's own role logs in.
+    pub passthrough: bool,
+    /// Else the PostgreSQL role that pgmux logs in as.
     pub user: String,
     /// Its password.
     pub password: Option<Secret>,

@@ -35,7 +35,7 @@ use serde_yaml::{Mapping, Value};
 use zeroize::Zeroizing;
 
 pub use ::pool::config as pool_config;
-pub use auth::{Auth, AuthMethod, User, UserSecret};
+pub use auth::{AUTH_QUERY, Auth, AuthMethod, AuthQuery, User, UserSecret};
 pub use backend::ServerAuth;
 pub use databases::{Group, Target};
 pub use defaults::defaults_file;
@@ -139,6 +139,9 @@ fn resolve(root: Value, report: &mut Report) -> Option<Config> {
     let tls = typed::<tls::Section>(take("tls"), "tls", report).and_then(|s| s.resolve(report));
     let shared = Shared::new(take("pool"), take("backend"), report);
     let groups = groups(take("databases"), &shared, report);
+    if let Some(auth) = &auth {
+        passthrough(auth, &groups, report);
+    }
     let default = shared.backend.as_ref().map(|backend| &backend.database);
     let default_group = groups
         .iter()
@@ -152,6 +155,35 @@ fn resolve(root: Value, report: &mut Report) -> Option<Config> {
         auth: auth?,
         tls: tls?,
     })
+}
+
+/// What does not fit together where clients' own roles log in to servers.
+fn passthrough(auth: &Auth, groups: &[Group], report: &mut Report) {
+    for group in groups.iter().filter(|group| group.passthrough) {
+        let own = format!("databases.{}.backend.user", group.name);
+        let key = if report.has_seen(&own) {
+            own.as_str()
+        } else {
+            "backend.user"
+        };
+        if !auth.enabled || (auth.rules.is_none() && auth.method == AuthMethod::Trust) {
+            let text = "passthrough logs in with what clients prove, and here they prove nothing: write auth.method: scram-sha-256 with their secrets, or in backend.user the role that all of them shall run as";
+            report.once(key, text);
+        }
+        if group.password.is_some() {
+            report.once(key, "expected no backend.password beside passthrough: the clients' own passwords are used");
+        }
+        if auth
+            .query
+            .as_ref()
+            .is_some_and(|query| query.user.is_none())
+        {
+            report.once(
+                "auth.query_user",
+                "expected the role that asks: with backend.user: passthrough there is no other",
+            );
+        }
+    }
 }
 
 /// What the databases inherit: the values as they were written, and what became of them (`None` when
@@ -239,6 +271,7 @@ fn group(name: String, mut map: Mapping, shared: &Shared, report: &mut Report) -
     let tls = tls::of_servers(&backend, &target, &tls_key, report)?;
     Some(Group {
         target,
+        passthrough: backend.user == PASSTHROUGH,
         user: backend.user,
         password: backend.password,
         database: database.unwrap_or_else(|| name.clone()),
@@ -303,6 +336,9 @@ fn typed<T: DeserializeOwned>(value: Value, key: &str, report: &mut Report) -> O
         }
     }
 }
+
+/// The `backend.user` that stands for each client's own role.
+const PASSTHROUGH: &str = "passthrough";
 
 /// Where the socket of a directory is: PostgreSQL's own naming.
 fn socket_in(dir: &str, port: u16) -> PathBuf {

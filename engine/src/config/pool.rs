@@ -27,6 +27,18 @@ pub(super) const KEYS: &[Key] = &[
         about: "The most servers of a database, over all shards.",
     },
     Key {
+        path: "pool.max_role_pools",
+        kind: Kind::Whole(1, CONNECTIONS_MAX),
+        unset: Unset::Is("1000"),
+        about: "With backend.user: passthrough, the most roles of a database that have servers or clients at once.",
+    },
+    Key {
+        path: "pool.max_total_connections",
+        kind: Kind::WholeOrAuto(1, CONNECTIONS_MAX),
+        unset: Unset::Is("auto"),
+        about: "With backend.user: passthrough, the most servers of all roles together; auto: ten times max_connections, which is each role's own.",
+    },
+    Key {
         path: "pool.idle_timeout",
         kind: Kind::DurationOrOff,
         unset: Unset::Is("10m"),

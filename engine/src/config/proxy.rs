@@ -39,6 +39,18 @@ pub(super) const KEYS: &[Key] = &[
         unset: Unset::Is("10"),
         about: "The most replication connections at a time; they are not counted by pool.max_connections.",
     },
+    Key {
+        path: "proxy.max_unauthenticated",
+        kind: Kind::Whole(1, 1_000_000),
+        unset: Unset::Is("1024"),
+        about: "The most clients of one shard that have not logged in yet; more are turned away.",
+    },
+    Key {
+        path: "proxy.max_unauthenticated_per_source",
+        kind: Kind::Whole(1, 1_000_000),
+        unset: Unset::Is("512"),
+        about: "The most of them that may come from one address.",
+    },
 ];
 
 /// Where clients connect, and how long pgmux waits for them.
@@ -54,6 +66,10 @@ pub struct Proxy {
     pub allow_replication: bool,
     /// The most of them, over all shards.
     pub max_replication_connections: u32,
+    /// Clients of a shard that have not logged in.
+    pub max_unauthenticated: u32,
+    /// Those of them from one address.
+    pub max_unauthenticated_per_source: u32,
 }
 
 #[derive(Deserialize)]
@@ -64,6 +80,8 @@ pub(super) struct Section {
     login_timeout: Duration,
     allow_replication: bool,
     max_replication_connections: u32,
+    max_unauthenticated: u32,
+    max_unauthenticated_per_source: u32,
 }
 
 impl Section {
@@ -81,6 +99,8 @@ impl Section {
                 login_timeout: self.login_timeout,
                 allow_replication: self.allow_replication,
                 max_replication_connections: self.max_replication_connections,
+                max_unauthenticated: self.max_unauthenticated,
+                max_unauthenticated_per_source: self.max_unauthenticated_per_source,
             }),
             Err(problems) => {
                 for (index, text) in problems {

@@ -79,6 +79,16 @@ impl Report {
         });
     }
 
+    /// A problem in another file.
+    pub(super) fn elsewhere(&mut self, file: String, line: usize, text: String) {
+        self.problems.push(Problem {
+            file,
+            line,
+            key: String::new(),
+            text,
+        });
+    }
+
     /// A problem at a key, or, where that is not written, at the nearest key around it that is.
     pub(super) fn at(&mut self, key: &str, text: impl Into<String>) {
         let line = self.line(key);
@@ -90,6 +100,11 @@ impl Report {
         if !self.problems.iter().any(|problem| problem.key == key) {
             self.at(key, text);
         }
+    }
+
+    /// Whether the key is written in the file.
+    pub(super) fn has_seen(&self, key: &str) -> bool {
+        self.lines.contains_key(key)
     }
 
     fn line(&self, key: &str) -> usize {

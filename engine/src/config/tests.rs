@@ -147,7 +147,13 @@ fn the_list_of_keys_is_exactly_what_serde_accepts() {
         fields.sort_unstable();
         assert_eq!(listed, fields, "{path}");
     }
-    assert_eq!(fields::<auth::Section>(), ["enabled", "method", "users"]);
+    let listed = keys::all().filter_map(|key| key.path.strip_prefix("auth."));
+    let mut listed: Vec<_> = listed.map(|rest| rest.split('[').next().unwrap()).collect();
+    let mut fields = fields::<auth::Section>();
+    listed.sort_unstable();
+    listed.dedup();
+    fields.sort_unstable();
+    assert_eq!(listed, fields);
 }
 
 #[test]
@@ -382,6 +388,8 @@ auth: {users: [{username: u, password: p}]}
             mode: PoolMode::Statement,
             min_connections: 0,
             max_connections: 30,
+            max_role_pools: 1000,
+            max_total_connections: None,
             idle_timeout: None,
             max_lifetime: Some(Duration::from_secs(7200)),
             connection_timeout: Some(Duration::ZERO),
@@ -574,7 +582,7 @@ fn nobody_is_let_in_without_being_asked_unless_the_file_says_so_twice() {
     for (section, message) in [
         (
             "{enabled: false}",
-            "auth.enabled: false would let everybody in",
+            "auth.enabled: false asks nobody for a password",
         ),
         ("{method: trust}", "auth.users: expected at least one user"),
         (
@@ -592,6 +600,113 @@ fn nobody_is_let_in_without_being_asked_unless_the_file_says_so_twice() {
     ] {
         let problems = refused(&auth(section));
         assert!(problems.contains(message), "{problems}");
+    }
+}
+
+#[test]
+fn files_of_rules_and_users_are_read_and_their_faults_are_told_with_their_place() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect(name);
+    let parse = |auth: &str| {
+        let text = format!("databases: {{app: {{writer: /tmp}}}}\nauth: {auth}\n");
+        let file = dir.path().join("pgmux.yaml");
+        Config::parse(&text, &file.display().to_string()).map_err(|errors| errors.to_string())
+    };
+    write("hba", "host all all all md5\n");
+    write("users", "\"a\" \"b\"\n\"c\" \"\"\n");
+    let auth = parse("{hba_file: hba, file: users, users: [{username: x}]}")
+        .expect("fine")
+        .auth;
+    assert!(auth.rules.is_some() && auth.users["c"].secret.is_none());
+    assert!(matches!(
+        auth.users["a"].secret,
+        Some(UserSecret::Cleartext(_))
+    ));
+    assert_eq!(auth.secret_files, [dir.path().join("users")]);
+    write("wrong", "host all all all md5\nhost all\n");
+    write("twice", "\"a\" \"b\"\n\"a\" \"b\"\n");
+    for (section, place, words) in [
+        (
+            "{hba_file: wrong, file: users}",
+            "wrong:2:",
+            "expected a user",
+        ),
+        (
+            "{hba_file: none, file: users}",
+            "pgmux.yaml:2: auth.hba_file:",
+            "cannot read this file",
+        ),
+        (
+            "{ident_file: users, file: users}",
+            "auth.ident_file",
+            "expected auth.hba_file beside it",
+        ),
+        ("{file: twice}", "twice:2:", "listed twice"),
+        ("{file: none}", "auth.file", "cannot read"),
+        ("{file: hba}", "hba:1:", "both in double quotes"),
+        (
+            "{query: maybe}",
+            "auth.query",
+            "expected on, off, or a query with $1",
+        ),
+        (
+            "{query_user: x, file: users}",
+            "auth.query",
+            "without one there is no use",
+        ),
+        (
+            "{query: 'on', query_password: x}",
+            "auth.query_password",
+            "expected auth.query_user",
+        ),
+        (
+            "{enabled: false, method: trust, hba_file: hba}",
+            "auth.hba_file",
+            "never be asked",
+        ),
+    ] {
+        let problems = parse(section).err().expect(section);
+        assert!(
+            problems.contains(place) && problems.contains(words),
+            "{section}: {problems}"
+        );
+    }
+}
+
+#[test]
+fn own_roles_need_clients_that_prove_something() {
+    let text = |backend: &str, auth: &str| {
+        format!("databases: {{app: {{writer: /tmp}}}}\nbackend: {backend}\nauth: {auth}\n")
+    };
+    let users = "users: [{username: a, password: b}]";
+    let group = &accepted(&text("{user: passthrough}", &format!("{{{users}}}"))).groups[0];
+    assert!(group.passthrough);
+    let asking = "{query: 'on', query_user: reader}";
+    accepted(&text("{user: passthrough}", asking));
+    for (backend, auth, words) in [
+        (
+            "{user: passthrough}",
+            "{enabled: false, method: trust}",
+            "write auth.method: scram-sha-256",
+        ),
+        (
+            "{user: passthrough}",
+            "{method: trust, users: [{username: a}]}",
+            "write auth.method: scram-sha-256",
+        ),
+        (
+            "{user: passthrough, password: x}",
+            "{users: [{username: a, password: b}]}",
+            "no backend.password",
+        ),
+        (
+            "{user: passthrough}",
+            "{query: 'on'}",
+            "auth.query_user: expected the role that asks",
+        ),
+    ] {
+        let problems = refused(&text(backend, auth));
+        assert!(problems.contains(words), "{backend}, {auth}: {problems}");
     }
 }
 

@@ -4,6 +4,7 @@ mod kernel;
 mod limits;
 mod ports;
 
+use crate::auth::Method;
 use crate::config::{AuthMethod, Config, ListenAddr, Pin};
 
 /// How bad a finding is.
@@ -80,11 +81,23 @@ fn open_door(config: &Config) -> Option<Finding> {
         ListenAddr::Tcp(addr) => !addr.ip().is_loopback(),
         ListenAddr::Unix(_) => false,
     })?;
-    (config.auth.method == AuthMethod::Trust).then(|| {
-        Finding::warn(format!(
-            "{reachable} can be reached by other machines and auth.method is trust: nobody is asked for a password; set auth.method to scram-sha-256 or proxy.listen to 127.0.0.1"
-        ))
-    })
+    let text = match &config.auth.rules {
+        None if config.auth.method == AuthMethod::Trust => {
+            "auth.method is trust: nobody is asked for a password; set auth.method to scram-sha-256 or proxy.listen to 127.0.0.1".to_owned()
+        }
+        None => return None,
+        Some(rules) => {
+            let mut trusting = rules.all().iter();
+            let rule = trusting.find(|rule| rule.method == Method::Trust && rule.is_public())?;
+            format!(
+                "{}:{} asks nobody from there for a password (trust): write scram-sha-256, or an address of this machine",
+                rule.file, rule.line
+            )
+        }
+    };
+    Some(Finding::warn(format!(
+        "{reachable} can be reached by other machines and {text}"
+    )))
 }
 
 #[cfg(test)]

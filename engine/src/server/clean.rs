@@ -184,7 +184,7 @@ async fn reset(pool: &ShardPool, server: &mut Server) -> Result<(), Broken> {
         server.prepared.clear();
     }
     server.unnamed = Slot::Empty;
-    let found = server.probe(&pool.group().user, []).await?;
+    let found = server.probe(pool.user(), []).await?;
     if !found.pins.is_empty() {
         return Err(Broken::Unexpected(b'E'));
     }

@@ -2,7 +2,7 @@
 
 use super::dialog::{Broken, read};
 use super::secure::{self, Way};
-use super::{CancelKey, Parameters, Prepared, Server, Slot};
+use super::{CancelKey, Keys, Parameters, Prepared, Server, Slot};
 use crate::config::{ChannelBinding as Binding, Group, ServerAuth, Target};
 use crate::limits::{LOGIN_MESSAGE_BYTES, SCRAM_ITERATIONS, SERVER_LOGIN};
 use crate::link::Link;
@@ -47,6 +47,8 @@ pub enum LoginError {
     Downgrade(String),
     /// A password is asked for and none is configured.
     NoPassword,
+    /// What a client has proved does not do for this server.
+    NoKey(&'static str),
     /// There is no TLS as the configuration wants it.
     Tls(String),
     /// Not PostgreSQL's protocol, or the connection broke.
@@ -70,6 +72,7 @@ impl fmt::Display for LoginError {
             LoginError::NoPassword => {
                 f.write_str("the server asks for a password and backend.password is not set")
             }
+            LoginError::NoKey(text) => f.write_str(text),
             LoginError::Broken(broken) => write!(f, "login failed: {broken}"),
             LoginError::Late => write!(f, "no login within {} s", SERVER_LOGIN.as_secs()),
         }
@@ -164,6 +167,7 @@ async fn attempt_version(
     let mut login = Login {
         pool,
         group: pool.group(),
+        keys: pool.keys(),
         socket,
         frames: Deframer::new(Side::Backend),
         version,
@@ -221,6 +225,7 @@ async fn addresses(pool: &ShardPool) -> io::Result<Vec<SockAddr>> {
 struct Login<'a> {
     pool: &'a ShardPool,
     group: &'a Group,
+    keys: Option<Keys>,
     socket: Link,
     frames: Deframer,
     /// Asked for, then spoken.
@@ -231,9 +236,13 @@ impl Login<'_> {
     fn send_startup(&mut self, extra: &Extra<'_>) -> Result<(), LoginError> {
         let mut out = Vec::new();
         let mut parameters = vec![
-            (&b"user"[..], self.group.user.as_bytes()),
-            (&b"database"[..], self.group.database.as_bytes()),
+            (&b"user"[..], self.pool.user().as_bytes()),
+            (&b"database"[..], self.pool.database().as_bytes()),
         ];
+        if self.pool.is_for_lookups() {
+            // Over whatever the role or the database has set (CVE-2025-12819).
+            parameters.push((b"search_path", b"pg_catalog"));
+        }
         parameters.extend_from_slice(extra);
         Startup::new(self.version, &parameters).encode(&mut out)?;
         self.socket.write(&out);
@@ -257,7 +266,7 @@ impl Login<'_> {
             }
             Authentication::MD5Password { salt } => {
                 self.allow(ServerAuth::Md5)?;
-                let hash = md5_hash(self.group.user.as_bytes(), self.password()?);
+                let hash = md5_hash(self.pool.user().as_bytes(), self.password()?);
                 let response = md5::response(&hash, salt).ok_or_else(|| {
                     LoginError::Downgrade("backend.password cannot answer an MD5 request".into())
                 })?;
@@ -295,11 +304,16 @@ impl Login<'_> {
     }
 
     fn password(&self) -> Result<&str, LoginError> {
-        self.group
-            .password
-            .as_ref()
-            .map(|secret| secret.expose())
-            .ok_or(LoginError::NoPassword)
+        match &self.keys {
+            Some(Keys::Password(password)) => Ok(password.expose()),
+            Some(Keys::Scram { .. }) => Err(LoginError::NoKey(
+                "the server asks for a password, and the client has proved by SCRAM only that it knows it",
+            )),
+            None if self.pool.id().is_role() => Err(LoginError::NoKey(
+                "the server asks for a password, and the client was let in without one",
+            )),
+            None => Err(LoginError::NoPassword),
+        }
     }
 
     fn send_password(&self, password: &[u8]) -> Result<(), LoginError> {
@@ -353,10 +367,26 @@ impl Login<'_> {
         let await_key = client
             .server_first(server_first, SCRAM_ITERATIONS)
             .map_err(sasl)?;
-        let salted = self
-            .salted_password(await_key.salt(), await_key.iterations())
-            .await?;
-        let (last, await_final) = await_key.salted_password(*salted);
+        let (last, await_final) = match &self.keys {
+            Some(Keys::Scram {
+                client_key,
+                verifier,
+            }) => {
+                if await_key.salt() != verifier.salt
+                    || await_key.iterations() != verifier.iterations
+                {
+                    return Err(LoginError::NoKey(
+                        "the server's SCRAM secret of this role is not the one that pgmux knows",
+                    ));
+                }
+                await_key.keys(client_key, &verifier.server_key)
+            }
+            _ => {
+                let (salt, iterations) = (await_key.salt(), await_key.iterations());
+                let salted = self.salted_password(salt, iterations).await?;
+                await_key.salted_password(*salted)
+            }
+        };
         out.clear();
         SASLResponse { data: &last }.encode(&mut out)?;
         self.socket.write(&out);

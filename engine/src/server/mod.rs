@@ -3,6 +3,7 @@
 pub mod cancel;
 pub mod clean;
 pub mod dialog;
+mod keys;
 pub mod login;
 mod native;
 mod note;
@@ -11,6 +12,7 @@ pub mod probe;
 pub mod secure;
 mod statements;
 
+pub use keys::Keys;
 pub use native::{FoundStatement, Native};
 pub use note::{Note, UnnamedStatement};
 pub use parameters::Parameters;

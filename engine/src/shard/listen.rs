@@ -1,8 +1,8 @@
 //! Accepting clients.
 
 use super::{Shard, bump};
+use crate::auth::Source;
 use crate::client;
-use crate::limits::UNAUTHENTICATED;
 use crate::net;
 use crate::ring::{Listener, task};
 use std::os::fd::OwnedFd;
@@ -33,13 +33,28 @@ pub(super) async fn accept(shard: Rc<Shard>, listener: Listener) {
 
 fn welcome(shard: &Rc<Shard>, fd: OwnedFd) {
     bump(&shard.counters.connections);
-    if net::tune_incoming(&fd).is_err() {
+    let tuned = net::tune_incoming(&fd).and_then(|()| net::source(&fd));
+    let Ok(source) = tuned else {
         // The client has left already.
         return;
-    }
-    if shard.unauthenticated.get() >= UNAUTHENTICATED {
+    };
+    if is_crowded(shard, source) {
         client::turn_away(shard, fd);
         return;
     }
-    task::spawn(client::serve(Rc::clone(shard), fd));
+    task::spawn(client::serve(Rc::clone(shard), fd, source));
+}
+
+/// Too many have not logged in, here or from the same address.
+fn is_crowded(shard: &Shard, source: Source) -> bool {
+    let proxy = &shard.config.proxy;
+    let from_there = match source {
+        Source::Local => 0,
+        Source::Host(address) => {
+            let sources = shard.sources.borrow();
+            sources.get(&address).copied().unwrap_or_default()
+        }
+    };
+    shard.unauthenticated.get() >= proxy.max_unauthenticated as usize
+        || from_there >= proxy.max_unauthenticated_per_source
 }

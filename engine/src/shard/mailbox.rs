@@ -1,7 +1,7 @@
 //! How shards and the rest of the process talk to a shard: a bounded channel,
 //! woken through the ring. Never on the path of a query.
 
-use super::Guard;
+use super::{Guard, PoolId};
 use crate::ring::{Ring, WakeHandle};
 use admin::stats::ShardStats;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
@@ -13,11 +13,26 @@ pub enum Mail {
     Drain,
     /// The time is over: all clients leave now.
     Stop,
-    /// Clients of another shard wait for a server of this group, or a permit
+    /// Clients of another shard wait for a server of this pool, or a permit
     /// has been given.
     Budget {
+        /// The pool.
+        pool: PoolId,
+    },
+    /// A role of the group gets no server because of the group's total, or
+    /// could get one now.
+    Roles {
         /// The group.
         group: usize,
+    },
+    /// A shard wants to know of a user that is listed nowhere.
+    LookUp {
+        /// In which group's PostgreSQL.
+        group: usize,
+        /// The user.
+        user: Box<[u8]>,
+        /// Dropped when the answer is there.
+        guard: Guard,
     },
     /// A client wants its query cancelled.
     Cancel {

@@ -6,23 +6,27 @@
 mod clients;
 mod counters;
 mod listen;
+mod lookup;
 mod mailbox;
 mod offload;
 mod pool;
 mod reports;
+mod roles;
 mod run;
 mod secret;
 
 pub use clients::{Clients, Control};
 pub use counters::{Counters, bump};
+pub use lookup::{Answers, Found};
 pub use mailbox::{Mail, Mailbox, Postbox};
 pub use offload::Guard;
-pub use pool::{Refusal, Seat, ShardPool};
+pub use pool::{PoolId, Refusal, Seat, ShardPool};
 pub use reports::Reports;
+pub use roles::Roles;
 pub use run::{ShardSeed, run};
 pub use secret::CancelSecret;
 
-use crate::client::Credentials;
+use crate::client::{Brakes, Credentials};
 use crate::config::Config;
 use crate::link::Handshakes;
 use crate::ring::{Ring, task};
@@ -31,10 +35,12 @@ use crate::signal::Signal;
 use crate::tls::Material;
 use ::pool::Budget;
 use admin::stats::ShardStats;
+use lookup::Lookup;
 use offload::Offload;
 use router::effects::Effects;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -61,6 +67,14 @@ pub struct Shard {
     pub drain: Signal,
     /// What is known of the users' passwords.
     pub credentials: Arc<Credentials>,
+    /// What PostgreSQL has said of users, for all shards.
+    pub answers: Arc<Answers>,
+    /// Who has failed to log in how often, on any shard.
+    pub brakes: Arc<Brakes>,
+    /// Clients that have not logged in, by where they come from.
+    pub sources: RefCell<HashMap<IpAddr, u32>>,
+    /// The roles of clients, for all shards.
+    pub roles: Arc<Roles>,
     /// What servers report at login, for all shards.
     pub reports: Arc<Reports>,
     /// The certificates, for all shards.
@@ -72,6 +86,8 @@ pub struct Shard {
     /// Given when the last client has left a draining shard.
     finished: Signal,
     pools: OnceCell<Vec<Rc<ShardPool>>>,
+    role_pools: RefCell<HashMap<PoolId, Rc<ShardPool>>>,
+    lookups: RefCell<HashMap<usize, Rc<Lookup>>>,
     mailbox: Mailbox,
     peers: Vec<Postbox>,
     offload: Offload,
@@ -122,14 +138,29 @@ impl Shard {
         stats
     }
 
-    /// The pool of a group.
+    /// The pool of a group's own user.
     pub fn pool(&self, group: usize) -> &Rc<ShardPool> {
-        &self.pools()[group]
+        &self.group_pools()[group]
     }
 
-    /// All pools, in the order of the groups.
-    pub fn pools(&self) -> &[Rc<ShardPool>] {
+    fn group_pools(&self) -> &[Rc<ShardPool>] {
         self.pools.get().map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// All pools: those of the groups, of clients' roles, and for look-ups.
+    pub fn pools(&self) -> Vec<Rc<ShardPool>> {
+        let mut all = self.group_pools().to_vec();
+        all.extend(self.role_pools.borrow().values().cloned());
+        all.extend(self.lookups.borrow().values().map(|lookup| lookup.pool()));
+        all
+    }
+
+    /// A pool, if this shard has it.
+    fn find_pool(&self, id: PoolId) -> Option<Rc<ShardPool>> {
+        match id.is_role() {
+            true => self.role_pools.borrow().get(&id).cloned(),
+            false => self.group_pools().get(id.group).cloned(),
+        }
     }
 
     /// Sends to another shard, or to this one.

@@ -1,15 +1,15 @@
 //! The acting half of a pool: what [`pool::Pool`] decides is done here.
 
 use super::{Mail, Shard, bump};
-use crate::config::Group;
+use crate::config::{AuthQuery, Group, Secret};
 use crate::limits::SERVER_CLOSING;
 use crate::random;
 use crate::ring::task;
 use crate::server::login::{LoginError, login};
-use crate::server::{Parameters, Server};
+use crate::server::{Keys, Parameters, Server};
 use crate::settings::Labels;
 use ::pool::config::PoolMode;
-use ::pool::{Acquire, Budget, Placed, Pool, Settings, Ticket};
+use ::pool::{Acquire, Budget, Placed, Pool, Settings, Ticket, Total};
 use protocol::error::SqlState;
 use protocol::startup::ProtocolVersion;
 use slab::Slab;
@@ -18,16 +18,45 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
-/// One shard's servers for one group.
+/// Which pool: the same on all shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PoolId {
+    /// The group.
+    pub group: usize,
+    /// 0 for the group's own user, else the number of a client's role.
+    pub role: u32,
+}
+
+impl PoolId {
+    /// Of the group's own user.
+    pub fn of(group: usize) -> Self {
+        Self { group, role: 0 }
+    }
+
+    /// Of a client's own role.
+    pub fn is_role(self) -> bool {
+        self.role != 0 && self.role != LOOKUPS
+    }
+}
+
+/// The role of whoever asks PostgreSQL for secrets.
+const LOOKUPS: u32 = u32::MAX;
+
+/// One shard's servers for one group and role.
 pub struct ShardPool {
     /// The shard that owns it.
     pub shard: Rc<Shard>,
     /// The labels of its clients and servers.
     pub labels: Labels,
-    index: usize,
+    id: PoolId,
+    user: String,
+    database: String,
+    keys: RefCell<Option<Keys>>,
+    /// What it shares with the other roles of its group.
+    total: Option<Arc<Total>>,
     decide: RefCell<Pool<u32, u32>>,
     /// Idle servers; a place without one is of a leased server.
     servers: RefCell<Slab<Option<Box<Server>>>>,
@@ -81,6 +110,7 @@ impl Refusal {
             LoginError::Downgrade(_) | LoginError::NoPassword => {
                 (SqlState::CONNECTION_FAILURE, "pgmux cannot log in")
             }
+            LoginError::NoKey(text) => (SqlState::INVALID_AUTHORIZATION_SPECIFICATION, *text),
             LoginError::Broken(_) => (
                 SqlState::CONNECTION_FAILURE,
                 "the connection broke during login",
@@ -112,15 +142,77 @@ struct Janitor {
 }
 
 impl ShardPool {
-    /// A pool without servers. Does no I/O.
+    /// A pool without servers, for the group's own user. Does no I/O.
     pub fn new(shard: Rc<Shard>, index: usize, budget: Arc<Budget>) -> Rc<Self> {
-        let settings = Settings::from(&shard.config.groups[index].pool);
-        let id = shard.id;
+        let group = &shard.config.groups[index];
+        let mut settings = Settings::from(&group.pool);
+        if group.passthrough {
+            settings.min_connections = 0;
+        }
+        let user = (group.user.clone(), group.password.clone());
+        let database = group.database.clone();
+        Self::make(shard, PoolId::of(index), settings, budget, user, database)
+    }
+
+    /// The same for a client's role, whose keys come with each login.
+    pub(super) fn of_role(
+        shard: Rc<Shard>,
+        id: PoolId,
+        budget: Arc<Budget>,
+        user: &str,
+    ) -> Rc<Self> {
+        let group = &shard.config.groups[id.group];
+        let mut settings = Settings::from(&group.pool);
+        settings.min_connections = 0;
+        let database = group.database.clone();
+        Self::make(
+            shard,
+            id,
+            settings,
+            budget,
+            (user.to_owned(), None),
+            database,
+        )
+    }
+
+    /// One server that asks for secrets, out of every budget.
+    pub(super) fn for_lookups(shard: Rc<Shard>, index: usize, query: &AuthQuery) -> Rc<Self> {
+        let group = &shard.config.groups[index];
+        let settings = Settings {
+            min_connections: 0,
+            max_connections: 1,
+            ..Settings::from(&group.pool)
+        };
+        let own = || (group.user.clone(), group.password.clone());
+        let user = query.user.clone().unwrap_or_else(own);
+        let database = query.database.as_ref().unwrap_or(&group.database).clone();
+        let id = PoolId {
+            group: index,
+            role: LOOKUPS,
+        };
+        let budget = Arc::new(Budget::new(1, shard.id + 1));
+        Self::make(shard, id, settings, budget, user, database)
+    }
+
+    fn make(
+        shard: Rc<Shard>,
+        id: PoolId,
+        settings: Settings,
+        budget: Arc<Budget>,
+        (user, password): (String, Option<Secret>),
+        database: String,
+    ) -> Rc<Self> {
+        let total = budget.total().cloned();
+        let place = shard.id;
         Rc::new(Self {
             shard,
             labels: Labels::default(),
-            index,
-            decide: RefCell::new(Pool::new(settings, budget, id)),
+            id,
+            user,
+            database,
+            keys: RefCell::new(password.map(Keys::Password)),
+            total,
+            decide: RefCell::new(Pool::new(settings, budget, place)),
             servers: RefCell::default(),
             waiters: RefCell::default(),
             address: RefCell::new(None),
@@ -133,12 +225,42 @@ impl ShardPool {
 
     /// The group that it serves.
     pub fn group(&self) -> &Group {
-        &self.shard.config.groups[self.index]
+        &self.shard.config.groups[self.id.group]
     }
 
-    /// Its place among the groups.
+    /// Which one it is.
+    pub fn id(&self) -> PoolId {
+        self.id
+    }
+
+    /// Its group's place among the groups.
     pub fn index(&self) -> usize {
-        self.index
+        self.id.group
+    }
+
+    /// As whom its servers are logged in.
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Where its servers are logged in to.
+    pub fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// With what they log in.
+    pub fn keys(&self) -> Option<Keys> {
+        self.keys.borrow().clone()
+    }
+
+    /// A client of the role has proved who it is.
+    pub(super) fn set_keys(&self, keys: Option<Keys>) {
+        *self.keys.borrow_mut() = keys;
+    }
+
+    /// No client ever gets a server of it.
+    pub fn is_for_lookups(&self) -> bool {
+        self.id.role == LOOKUPS
     }
 
     /// When servers go back.
@@ -220,6 +342,13 @@ impl ShardPool {
         self.servers.borrow_mut().remove(server.slot as usize);
         bump(&self.shard.counters.servers_closed);
         self.decide.borrow_mut().discard(server.slot);
+        if self
+            .total
+            .as_ref()
+            .is_some_and(|total| total.may_be_tried())
+        {
+            self.tell_roles();
+        }
     }
 
     fn place(self: &Rc<Self>, mut server: Box<Server>, placed: Placed<u32>) {
@@ -233,6 +362,9 @@ impl ShardPool {
                 self.servers.borrow_mut()[slot] = Some(server);
                 if self.oversleeps() {
                     self.call_janitor();
+                }
+                if self.total.as_ref().is_some_and(|total| total.is_short()) {
+                    self.spare_idle();
                 }
             }
             Placed::HandOff(waiter) => self.grant(waiter, Ok(server)),
@@ -259,13 +391,47 @@ impl ShardPool {
             task::spawn(guard.run());
         }
         self.send_wakes();
+        if self
+            .total
+            .as_ref()
+            .is_some_and(|total| total.must_be_told())
+        {
+            self.tell_roles();
+        }
+    }
+
+    /// A role gets no server, or could get one now.
+    fn tell_roles(&self) {
+        for shard in 0..self.shard.peers.len() {
+            let group = self.id.group;
+            self.shard.post(shard, Mail::Roles { group });
+        }
+    }
+
+    /// What the roles of the group are told.
+    pub(super) fn on_roles_mail(self: &Rc<Self>) {
+        self.spare_idle();
+        self.start_logins();
+    }
+
+    /// Gives a server up for another role that gets none, unless it is needed
+    /// here.
+    fn spare_idle(self: &Rc<Self>) {
+        let short = self.total.as_ref().is_some_and(|total| total.is_short());
+        if !short || self.decide.borrow().waiting() > 0 {
+            return;
+        }
+        let spared = self.decide.borrow_mut().spare_idle();
+        if let Some(slot) = spared {
+            self.close_idle(slot);
+        }
     }
 
     fn send_wakes(&self) {
         loop {
             let shard = self.decide.borrow_mut().next_wake();
             let Some(shard) = shard else { return };
-            self.shard.post(shard, Mail::Budget { group: self.index });
+            self.shard.post(shard, Mail::Budget { pool: self.id });
         }
     }
 
@@ -403,7 +569,15 @@ impl ShardPool {
     pub async fn keep(self: Rc<Self>) {
         self.start_logins();
         loop {
-            let next = self.decide.borrow().next_deadline();
+            let mut next = self.decide.borrow().next_deadline();
+            if self.id.is_role() {
+                if self.is_unused() {
+                    self.shard.role_pools.borrow_mut().remove(&self.id);
+                    return;
+                }
+                let look = Instant::now() + self.leisure();
+                next = Some(next.map_or(look, |next| next.min(look)));
+            }
             self.janitor.sleeps_until.set(next);
             let called = std::future::poll_fn(|cx: &mut Context<'_>| {
                 if self.janitor.called.take() {
@@ -424,6 +598,34 @@ impl ShardPool {
         }
     }
 
+    /// The role has neither clients nor servers here: only the shard and the
+    /// janitor know the pool.
+    fn is_unused(self: &Rc<Self>) -> bool {
+        Rc::strong_count(self) <= 2 && self.decide.borrow().open() == 0
+    }
+
+    /// How long a pool may be unused.
+    fn leisure(&self) -> Duration {
+        let idle = self.group().pool.idle_timeout;
+        idle.filter(|time| !time.is_zero())
+            .map_or(LEISURE_MAX, |time| time.min(LEISURE_MAX))
+    }
+
+    /// A server, however long it takes to get one.
+    pub(crate) async fn lease(self: &Rc<Self>) -> Result<Box<Server>, Refusal> {
+        let mut seat = None;
+        std::future::poll_fn(|cx| {
+            let Some(seat) = &mut seat else {
+                return match self.acquire(&mut seat, cx.waker()) {
+                    Some(server) => Poll::Ready(Ok(server)),
+                    None => Poll::Pending,
+                };
+            };
+            seat.take().map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+
     /// Idle servers have news: removes those that are gone.
     pub fn sweep_dead(self: &Rc<Self>) {
         let mut dead = Vec::new();
@@ -439,7 +641,7 @@ impl ShardPool {
         if changed {
             self.labels.forget_reports();
             *self.fresh.borrow_mut() = None;
-            self.shard.reports.forget(self.index);
+            self.shard.reports.forget(self.id);
         }
         for slot in dead {
             let server = self.servers.borrow_mut()[slot as usize].take();
@@ -603,3 +805,6 @@ impl Drop for Seat {
 fn id(key: usize) -> u32 {
     u32::try_from(key).expect("fewer than 2^32 of anything in a pool")
 }
+
+/// How long at most an unused pool of a role stays.
+const LEISURE_MAX: Duration = Duration::from_secs(60);

@@ -4,13 +4,14 @@
 //!
 //! Touched only by the first login with a label on a shard.
 
+use super::PoolId;
 use crate::settings::{Entries, Label};
 use protocol::backend::ParameterStatus;
 use protocol::frame::{Deframer, Side, Step};
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
-/// Encoded `ParameterStatus` messages by group and settings.
+/// Encoded `ParameterStatus` messages by pool and settings.
 #[derive(Default)]
 pub struct Reports(RwLock<HashMap<Key, Arc<[u8]>>>);
 
@@ -18,20 +19,21 @@ pub struct Reports(RwLock<HashMap<Key, Arc<[u8]>>>);
 /// it is not part of the key: the report is made out for whoever asks.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
-    group: usize,
+    /// Roles differ in settings of their own, and in what they are.
+    pool: PoolId,
     settings: Entries,
     named: bool,
 }
 
 impl Key {
-    fn new(group: usize, label: &Label) -> Self {
+    fn new(pool: PoolId, label: &Label) -> Self {
         let name = plain_name(label);
         let mut settings = label.entries().clone();
         if name.is_some() {
             settings.retain(|(setting, _)| **setting != *APPLICATION_NAME);
         }
         Self {
-            group,
+            pool,
             settings,
             named: name.is_some(),
         }
@@ -40,10 +42,10 @@ impl Key {
 
 impl Reports {
     /// What a server of the group reports with this label, if it is known.
-    pub fn find(&self, group: usize, label: &Label) -> Option<Vec<u8>> {
+    pub fn find(&self, pool: PoolId, label: &Label) -> Option<Vec<u8>> {
         // Nobody panics while holding the lock.
         let known = self.0.read().ok()?;
-        let report = known.get(&Key::new(group, label))?;
+        let report = known.get(&Key::new(pool, label))?;
         match plain_name(label) {
             Some(name) => renamed(report, name),
             None => Some(report.to_vec()),
@@ -51,19 +53,19 @@ impl Reports {
     }
 
     /// Remembers what a server has reported.
-    pub fn remember(&self, group: usize, label: &Label, report: &[u8]) {
+    pub fn remember(&self, pool: PoolId, label: &Label, report: &[u8]) {
         if let Ok(mut known) = self.0.write() {
             if known.len() >= KNOWN_MAX {
                 known.clear();
             }
-            known.insert(Key::new(group, label), report.into());
+            known.insert(Key::new(pool, label), report.into());
         }
     }
 
-    /// What the group's servers report has changed.
-    pub fn forget(&self, group: usize) {
+    /// What the pool's servers report has changed.
+    pub fn forget(&self, pool: PoolId) {
         if let Ok(mut known) = self.0.write() {
-            known.retain(|key, _| key.group != group);
+            known.retain(|key, _| key.pool != pool);
         }
     }
 }
@@ -131,21 +133,21 @@ mod tests {
     fn one_report_serves_every_application_name() {
         let (labels, reports) = (Labels::default(), Reports::default());
         reports.remember(
-            0,
+            PoolId::of(0),
             &label(&labels, &[("application_name", "psql")]),
             &report("psql"),
         );
         assert_eq!(
-            reports.find(0, &label(&labels, &[("application_name", "x")])),
+            reports.find(PoolId::of(0), &label(&labels, &[("application_name", "x")])),
             Some(report("x"))
         );
         assert_eq!(
-            reports.find(0, &label(&labels, &[])),
+            reports.find(PoolId::of(0), &label(&labels, &[])),
             None,
             "the default name is not known"
         );
         assert_eq!(
-            reports.find(1, &label(&labels, &[("application_name", "x")])),
+            reports.find(PoolId::of(1), &label(&labels, &[("application_name", "x")])),
             None
         );
     }
@@ -153,14 +155,21 @@ mod tests {
     #[test]
     fn other_settings_tell_labels_apart() {
         let (labels, reports) = (Labels::default(), Reports::default());
-        reports.remember(0, &label(&labels, &[("timezone", "UTC")]), &report(""));
+        reports.remember(
+            PoolId::of(0),
+            &label(&labels, &[("timezone", "UTC")]),
+            &report(""),
+        );
         assert_eq!(
-            reports.find(0, &label(&labels, &[("timezone", "Asia/Seoul")])),
+            reports.find(
+                PoolId::of(0),
+                &label(&labels, &[("timezone", "Asia/Seoul")])
+            ),
             None
         );
-        reports.forget(0);
+        reports.forget(PoolId::of(0));
         assert_eq!(
-            reports.find(0, &label(&labels, &[("timezone", "UTC")])),
+            reports.find(PoolId::of(0), &label(&labels, &[("timezone", "UTC")])),
             None
         );
     }
@@ -169,12 +178,15 @@ mod tests {
     fn a_name_that_postgresql_would_change_is_asked_for() {
         let (labels, reports) = (Labels::default(), Reports::default());
         reports.remember(
-            0,
+            PoolId::of(0),
             &label(&labels, &[("application_name", "psql")]),
             &report("psql"),
         );
         assert_eq!(
-            reports.find(0, &label(&labels, &[("application_name", "\u{e4}")])),
+            reports.find(
+                PoolId::of(0),
+                &label(&labels, &[("application_name", "\u{e4}")])
+            ),
             None
         );
     }

@@ -1,9 +1,10 @@
 //! A shard's life, from its thread's start to its end.
 
 use super::{
-    Clients, Counters, Mail, Mailbox, Offload, Postbox, Reports, Shard, ShardPool, listen,
+    Answers, Clients, Counters, Mail, Mailbox, Offload, Postbox, Reports, Roles, Shard, ShardPool,
+    listen,
 };
-use crate::client::Credentials;
+use crate::client::{Brakes, Credentials};
 use crate::config::Config;
 use crate::link::Handshakes;
 use crate::ring::{Ring, Sizes, drive, task};
@@ -26,6 +27,12 @@ pub struct ShardSeed {
     pub config: Arc<Config>,
     /// What is known of the users' passwords.
     pub credentials: Arc<Credentials>,
+    /// What PostgreSQL has said of users.
+    pub answers: Arc<Answers>,
+    /// Who has failed to log in.
+    pub brakes: Arc<Brakes>,
+    /// The roles of clients.
+    pub roles: Arc<Roles>,
     /// What servers report at login.
     pub reports: Arc<Reports>,
     /// The certificates.
@@ -63,6 +70,10 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         ring: ring.clone(),
         config: seed.config,
         credentials: seed.credentials,
+        answers: seed.answers,
+        brakes: seed.brakes,
+        roles: seed.roles,
+        sources: RefCell::default(),
         reports: seed.reports,
         tls: seed.tls,
         replications: seed.replications,
@@ -75,6 +86,8 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         drain: Signal::default(),
         finished: Signal::default(),
         pools: OnceCell::new(),
+        role_pools: RefCell::default(),
+        lookups: RefCell::default(),
         mailbox,
         peers,
         offload: Offload::default(),
@@ -137,7 +150,19 @@ fn open(shard: &Rc<Shard>, mail: Mail) {
             client.stop.set(true);
             client.wake();
         }),
-        Mail::Budget { group } => shard.pool(group).on_budget_mail(),
+        Mail::Budget { pool } => {
+            if let Some(pool) = shard.find_pool(pool) {
+                pool.on_budget_mail();
+            }
+        }
+        Mail::Roles { group } => {
+            for pool in shard.pools() {
+                if pool.id().is_role() && pool.id().group == group {
+                    pool.on_roles_mail();
+                }
+            }
+        }
+        Mail::LookUp { group, user, guard } => shard.look_up_here(group, user, guard),
         Mail::Cancel { slot, key, guard } => {
             if let Some(client) = shard.clients.find(slot, &key) {
                 client.cancel.borrow_mut().push(guard);

@@ -31,6 +31,12 @@ impl Verifier {
         Self::parse_parts(text).ok_or(SaslError::Verifier)
     }
 
+    /// Whether it is of the password of which this is the salted form.
+    pub fn is_of(&self, salted: &[u8; KEY_LEN]) -> bool {
+        let stored_key = keys::stored_key(&keys::client_key(salted));
+        !self.mock && keys::equal(&*stored_key, &*self.stored_key)
+    }
+
     fn parse_parts(text: &str) -> Option<Self> {
         let rest = text.strip_prefix(MECHANISM)?.strip_prefix('$')?;
         let (cost, keys) = rest.split_once('$')?;

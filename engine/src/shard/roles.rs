@@ -1,0 +1,141 @@
+//! The roles of clients that log in to servers themselves: each has a pool of
+//! its own on every shard where it has clients, and one budget over them all.
+
+use super::{PoolId, Shard, ShardPool};
+use crate::client::Refused;
+use crate::config::Group;
+use crate::server::Keys;
+use ::pool::{Budget, Total};
+use protocol::error::SqlState;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+/// Shared by all shards; touched by the first login of a role on a shard.
+pub struct Roles {
+    shards: usize,
+    /// By group, where it has roles.
+    totals: Vec<Arc<Total>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// By group and name. One that no shard has a pool of any more stays until
+    /// its place is wanted.
+    roles: HashMap<(usize, String), Role>,
+    last: u32,
+}
+
+struct Role {
+    number: u32,
+    budget: Arc<Budget>,
+}
+
+impl Roles {
+    /// No roles yet, of these groups on so many shards.
+    pub fn new(groups: &[Group], shards: usize) -> Self {
+        let total = |group: &Group| Arc::new(Total::new(group.pool.total()));
+        Self {
+            shards,
+            totals: groups.iter().map(total).collect(),
+            known: Mutex::default(),
+        }
+    }
+
+    /// The role's number and budget; `None` when there are too many.
+    fn admit(&self, index: usize, group: &Group, user: &str) -> Option<(PoolId, Arc<Budget>)> {
+        // Nobody panics while holding the lock.
+        let mut known = self.known.lock().ok()?;
+        let Known { roles, last } = &mut *known;
+        let key = (index, user.to_owned());
+        if !roles.contains_key(&key) {
+            let most = group.pool.max_role_pools as usize;
+            let count = |roles: &HashMap<(usize, String), Role>| {
+                roles.keys().filter(|(group, _)| *group == index).count()
+            };
+            if count(roles) >= most {
+                roles.retain(|(group, _), role| {
+                    *group != index || Arc::strong_count(&role.budget) > 1
+                });
+                if count(roles) >= most {
+                    return None;
+                }
+            }
+        }
+        let role = roles.entry(key).or_insert_with(|| {
+            *last += 1;
+            let total = Arc::clone(&self.totals[index]);
+            Role {
+                number: *last,
+                budget: Arc::new(Budget::within(
+                    total,
+                    group.pool.max_connections,
+                    self.shards,
+                )),
+            }
+        });
+        let id = PoolId {
+            group: index,
+            role: role.number,
+        };
+        Some((id, Arc::clone(&role.budget)))
+    }
+}
+
+impl Shard {
+    /// The pool of a client's own role, which has just proved who it is.
+    pub(crate) fn role_pool(
+        self: &Rc<Self>,
+        group: usize,
+        user: &[u8],
+        keys: Option<Keys>,
+    ) -> Result<Rc<ShardPool>, Refused> {
+        let settings = &self.config.groups[group];
+        let Ok(user) = std::str::from_utf8(user) else {
+            let text = "the name of the role is not UTF-8";
+            let code = SqlState::INVALID_AUTHORIZATION_SPECIFICATION;
+            return Err(Refused::fatal(code, text));
+        };
+        let Some((id, budget)) = self.roles.admit(group, settings, user) else {
+            let text = "too many roles have connections (pool.max_role_pools)";
+            return Err(Refused::fatal(SqlState::TOO_MANY_CONNECTIONS, text));
+        };
+        let known = self.role_pools.borrow().get(&id).cloned();
+        let pool = known.unwrap_or_else(|| {
+            let pool = ShardPool::of_role(Rc::clone(self), id, budget, user);
+            self.role_pools.borrow_mut().insert(id, Rc::clone(&pool));
+            crate::ring::task::spawn(Rc::clone(&pool).keep());
+            pool
+        });
+        // The newest that were proved are those that the server knows.
+        if keys.is_some() {
+            pool.set_keys(keys);
+        }
+        Ok(pool)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn roles_are_counted_and_those_that_are_unused_make_room() {
+        let text = "databases: {a: {writer: /tmp}, b: {writer: /tmp}}\n\
+            backend: {user: passthrough}\npool: {max_role_pools: 2}\n\
+            auth: {users: [{username: x, password: y}]}\n";
+        let config = Config::parse(text, "x").unwrap_or_else(|errors| panic!("{errors}"));
+        let roles = Roles::new(&config.groups, 1);
+        let admit = |index: usize, user| roles.admit(index, &config.groups[index], user);
+        let one = admit(0, "one").expect("room");
+        let two = admit(0, "two").expect("room");
+        assert_eq!(admit(0, "one").map(|(id, _)| id), Some(one.0));
+        assert!(admit(0, "three").is_none());
+        assert!(admit(1, "three").is_some(), "another database");
+        drop(two);
+        assert!(admit(0, "three").is_some());
+        assert_eq!(admit(0, "one").map(|(id, _)| id), Some(one.0));
+    }
+}
