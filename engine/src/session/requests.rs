@@ -3,6 +3,7 @@
 //! Only the messages that name a statement, carry SQL text, or end a batch
 //! are looked at; all others go on in the buffer in which they came.
 
+use super::ask::Ending;
 use super::body::{Body, Collected, Verdict};
 use super::messages::FLUSH;
 use super::window::Window;
@@ -165,6 +166,8 @@ impl Session {
         head: Head,
     ) -> Result<bool, End> {
         let skipping = self.is_skipping();
+        // What is known of the end is known of the last message only.
+        self.ending = Ending::Unknown;
         match head.tag {
             tag::SYNC if head.body_len == 0 => self.on_sync(window, head),
             tag::TERMINATE => {
