@@ -42,6 +42,9 @@ pub enum Note {
         /// The copy's number.
         number: u64,
     },
+    /// That it concerns no statement that we know: if it is skipped, there is
+    /// nothing to take back.
+    Nothing,
     /// Our question what the session holds, sent along with a request.
     Asks,
     /// Whatever error the server gives, this one is the answer.

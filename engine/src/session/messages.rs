@@ -137,7 +137,7 @@ impl Session {
             name,
         }) = Close::decode(body)
         else {
-            self.push(Kind::Close, None);
+            self.push(Kind::Close, Some(Note::Nothing));
             return Verdict::Relay;
         };
         if name.is_empty() {
@@ -176,11 +176,13 @@ impl Session {
                 if server.native.is_some() {
                     server.suspect.insert(Effect::Deallocate);
                 }
-                self.push(Kind::Close, None);
+                self.push(Kind::Close, Some(Note::Nothing));
                 Verdict::Relay
             }
             (None, Some(server)) => {
-                server.ledger.push(Kind::Close, Whose::Local, None);
+                server
+                    .ledger
+                    .push(Kind::Close, Whose::Local, Some(Note::Nothing));
                 Verdict::Drop
             }
             (_, None) => Verdict::Drop,
