@@ -44,7 +44,7 @@ endif
 soak:
 	@.ci/install build postgres
 	$(CARGO) build --locked -p engine --bin pgmux
-	SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --locked -p tests --test soak -- --nocapture
+	SOAK_SECONDS=$(SOAK_SECONDS) SOAK_SEED=$${SOAK_SEED:-$$(date +%s)} $(CARGO) test --locked -p tests --test soak -- --nocapture
 
 check: format lint docs
 
