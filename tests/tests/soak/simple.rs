@@ -10,7 +10,8 @@ pub fn begin(dice: &mut Dice) -> Request {
     Request::query(dice.pick(&[
         "begin",
         "start transaction",
-        "begin isolation level repeatable read",
+        // None with an isolation level: behind a Describe alone, in a transaction that has asked nothing yet, PostgreSQL
+        // still takes one; where the described statement had to be prepared again, it does not.
         "begin; set local work_mem = '3MB'",
         "begin read only",
     ]))
