@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -100,6 +100,20 @@ impl Conn {
     pub fn open_narrow(address: SocketAddr, bytes: usize) -> io::Result<Self> {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
         socket.set_recv_buffer_size(bytes)?;
+        socket.connect(&address.into())?;
+        let stream: TcpStream = socket.into();
+        stream.set_nodelay(true)?;
+        Ok(Self {
+            stream: Stream::Tcp(stream),
+            received: Vec::new(),
+            patience: PATIENCE,
+        })
+    }
+
+    /// Connects by TCP from this address of the loopback network.
+    pub fn open_from(source: Ipv4Addr, address: SocketAddr) -> io::Result<Self> {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+        socket.bind(&SocketAddr::from((source, 0)).into())?;
         socket.connect(&address.into())?;
         let stream: TcpStream = socket.into();
         stream.set_nodelay(true)?;
