@@ -1,17 +1,23 @@
 //! The acting half of a pool: what [`pool::Pool`] decides is done here.
 
+mod ends;
+mod seat;
+
+pub use seat::{Refusal, Seat};
+
 use super::{Mail, Shard, bump};
 use crate::config::{AuthQuery, Group, Secret};
-use crate::limits::SERVER_CLOSING;
 use crate::random;
 use crate::ring::task;
-use crate::server::login::{LoginError, login};
+use crate::server::login::LoginError;
 use crate::server::{Keys, Parameters, Server};
 use crate::settings::Labels;
 use ::pool::config::PoolMode;
-use ::pool::{Acquire, Budget, Placed, Pool, Settings, Ticket, Total};
+use ::pool::{Acquire, Budget, Placed, Pool, Settings, Total};
+use ends::{Closing, LoginGuard};
 use protocol::error::SqlState;
 use protocol::startup::ProtocolVersion;
+use seat::Waiter;
 use slab::Slab;
 use socket2::SockAddr;
 use std::cell::{Cell, RefCell};
@@ -74,64 +80,6 @@ struct SaltedKey {
     salt: Vec<u8>,
     iterations: u32,
     key: Zeroizing<[u8; 32]>,
-}
-
-struct Waiter {
-    waker: Waker,
-    granted: Option<Result<Box<Server>, Refusal>>,
-}
-
-/// Why a client gets no server.
-#[derive(Clone, Debug)]
-pub struct Refusal {
-    /// For the client.
-    pub code: SqlState,
-    /// For the client: names neither hosts nor secrets.
-    pub message: String,
-}
-
-impl Refusal {
-    /// What a client is told of a login that failed.
-    pub fn of(database: &str, error: &LoginError) -> Self {
-        let (code, reason) = match error {
-            LoginError::Refused {
-                code: Some(code),
-                message,
-            } => (*code, message.as_str()),
-            LoginError::Refused {
-                code: None,
-                message,
-            } => (SqlState::CONNECTION_FAILURE, message.as_str()),
-            LoginError::Unreachable(_) => (SqlState::CONNECTION_FAILURE, "it cannot be reached"),
-            LoginError::Tls(_) => (
-                SqlState::CONNECTION_FAILURE,
-                "there is no TLS connection to it",
-            ),
-            LoginError::Downgrade(_) | LoginError::NoPassword => {
-                (SqlState::CONNECTION_FAILURE, "pgmux cannot log in")
-            }
-            LoginError::NoKey(text) => (SqlState::INVALID_AUTHORIZATION_SPECIFICATION, *text),
-            LoginError::Broken(_) => (
-                SqlState::CONNECTION_FAILURE,
-                "the connection broke during login",
-            ),
-            LoginError::Late => (SqlState::CONNECTION_FAILURE, "it did not answer in time"),
-        };
-        Refusal {
-            code,
-            message: format!("no server for database \"{database}\": {reason}"),
-        }
-    }
-}
-
-/// Where a client waits when no server is idle. It is kept from one wait to
-/// the next: on a busy pool nearly every transaction waits. Dropping it gives
-/// up the place in the queue, and a server that was already granted goes back.
-pub struct Seat {
-    pool: Rc<ShardPool>,
-    waiter: u32,
-    /// The place in the queue, while the client waits.
-    ticket: Option<Ticket>,
 }
 
 #[derive(Default)]
@@ -676,129 +624,6 @@ impl ShardPool {
         for slot in retired {
             self.close_idle(slot);
         }
-    }
-}
-
-/// A server on its way out. Its permit comes back even if this panics.
-struct Closing {
-    pool: Rc<ShardPool>,
-    server: Option<Box<Server>>,
-}
-
-impl Closing {
-    async fn run(self) {
-        let Some(server) = &self.server else { return };
-        let mut out = Vec::new();
-        if protocol::frontend::Terminate.encode(&mut out).is_ok() {
-            server.socket.write(&out);
-        }
-        let ended = async {
-            while !server.socket.ended() {
-                server.socket.readable().await;
-                while server.socket.take().is_some() {}
-            }
-        };
-        // One that does not listen is cut off.
-        let _ = self
-            .pool
-            .shard
-            .ring
-            .until(Some(Instant::now() + SERVER_CLOSING), ended)
-            .await;
-    }
-}
-
-impl Drop for Closing {
-    fn drop(&mut self) {
-        if let Some(server) = self.server.take() {
-            self.pool.forget(server);
-            self.pool.start_logins();
-        }
-    }
-}
-
-/// Reports the login's end to the pool even if the login panics.
-struct LoginGuard {
-    pool: Rc<ShardPool>,
-    open: bool,
-}
-
-impl LoginGuard {
-    async fn run(mut self) {
-        let result = login(&self.pool).await;
-        self.open = false;
-        match result {
-            Ok(server) => self.pool.connected(server),
-            Err(error) => self.pool.login_failed(&error),
-        }
-    }
-}
-
-impl Drop for LoginGuard {
-    fn drop(&mut self) {
-        if self.open {
-            self.pool.login_failed(&LoginError::Late);
-        }
-    }
-}
-
-impl Seat {
-    fn new(pool: &Rc<ShardPool>, waker: &Waker) -> Self {
-        let waiter = pool.waiters.borrow_mut().insert(Waiter {
-            waker: waker.clone(),
-            granted: None,
-        });
-        Self {
-            pool: Rc::clone(pool),
-            waiter: id(waiter),
-            ticket: None,
-        }
-    }
-
-    /// Whether the client waits, or has been granted something.
-    pub fn is_taken(&self) -> bool {
-        self.ticket.is_some()
-    }
-
-    /// What was granted, once something was; with that the wait is over.
-    pub fn take(&mut self) -> Option<Result<Box<Server>, Refusal>> {
-        let granted = self.pool.waiters.borrow_mut()[self.waiter as usize]
-            .granted
-            .take()?;
-        self.stand_up();
-        Some(granted)
-    }
-
-    fn stand_up(&mut self) -> Option<Ticket> {
-        let ticket = self.ticket.take()?;
-        let waiting = &self.pool.shard.waiting;
-        waiting.set(waiting.get() - 1);
-        Some(ticket)
-    }
-
-    /// The client does not wait any more. True if it did.
-    pub fn leave(&mut self) -> bool {
-        let granted = self.take();
-        match granted {
-            Some(Ok(server)) if server.is_at_rest() => self.pool.release(server),
-            Some(Ok(server)) => self.pool.discard(server),
-            Some(Err(_)) => {}
-            None => {
-                let Some(ticket) = self.stand_up() else {
-                    return false;
-                };
-                self.pool.decide.borrow_mut().cancel_wait(ticket);
-                self.pool.send_wakes();
-            }
-        }
-        true
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.leave();
-        self.pool.waiters.borrow_mut().remove(self.waiter as usize);
     }
 }
 

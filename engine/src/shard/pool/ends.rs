@@ -1,0 +1,71 @@
+//! Servers that come and go: each is told to the pool, even after a panic.
+
+use super::ShardPool;
+use crate::limits::SERVER_CLOSING;
+use crate::server::Server;
+use crate::server::login::{LoginError, login};
+use std::rc::Rc;
+use std::time::Instant;
+
+/// A server on its way out. Its permit comes back even if this panics.
+pub(super) struct Closing {
+    pub(super) pool: Rc<ShardPool>,
+    pub(super) server: Option<Box<Server>>,
+}
+
+impl Closing {
+    pub(super) async fn run(self) {
+        let Some(server) = &self.server else { return };
+        let mut out = Vec::new();
+        if protocol::frontend::Terminate.encode(&mut out).is_ok() {
+            server.socket.write(&out);
+        }
+        let ended = async {
+            while !server.socket.ended() {
+                server.socket.readable().await;
+                while server.socket.take().is_some() {}
+            }
+        };
+        // One that does not listen is cut off.
+        let _ = self
+            .pool
+            .shard
+            .ring
+            .until(Some(Instant::now() + SERVER_CLOSING), ended)
+            .await;
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            self.pool.forget(server);
+            self.pool.start_logins();
+        }
+    }
+}
+
+/// Reports the login's end to the pool even if the login panics.
+pub(super) struct LoginGuard {
+    pub(super) pool: Rc<ShardPool>,
+    pub(super) open: bool,
+}
+
+impl LoginGuard {
+    pub(super) async fn run(mut self) {
+        let result = login(&self.pool).await;
+        self.open = false;
+        match result {
+            Ok(server) => self.pool.connected(server),
+            Err(error) => self.pool.login_failed(&error),
+        }
+    }
+}
+
+impl Drop for LoginGuard {
+    fn drop(&mut self) {
+        if self.open {
+            self.pool.login_failed(&LoginError::Late);
+        }
+    }
+}
