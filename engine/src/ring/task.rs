@@ -3,7 +3,7 @@
 //! The queue is ours, and the ring's driver empties it, because the driver
 //! must know whether anything is runnable before it sleeps, and because a
 //! transaction is two or three wake-ups long: waking and running a task
-//! of glommio's executor costs some 370 instructions, here it is about 90
+//! of glommio's executor costs some 370 instructions, here it is about 140
 //! (callgrind, `pgbench -S`).
 //!
 //! A panic ends only its task: what it owned is dropped, the panic is counted
