@@ -109,10 +109,17 @@ impl TempDir {
     /// Makes a new directory, open to every user: PostgreSQL runs as another one than the test.
     pub fn new(name: &str) -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("pgmux-{name}-{}-{next}", std::process::id()));
-        fs::create_dir(&path)?;
-        Ok(Self(path))
+        loop {
+            let next = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("pgmux-{name}-{}-{next}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            match fs::create_dir(&path) {
+                Ok(()) => return Ok(Self(path)),
+                // Left by a process that was killed and had this number.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Where it is.
@@ -207,4 +214,29 @@ fn status_field(path: &str, name: &str) -> u64 {
         .find_map(|line| line.strip_prefix(name))
         .and_then(|rest| rest.split_whitespace().next()?.parse().ok())
         .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directory_that_a_killed_process_left_is_passed_over() {
+        let first = TempDir::new("left").expect("a directory");
+        let (stem, number) = first
+            .path()
+            .to_str()
+            .and_then(|path| path.rsplit_once('-'))
+            .expect("a name with a number");
+        let number: u32 = number.parse().expect("a number");
+        // Other tests of this process may take numbers meanwhile.
+        let left: Vec<PathBuf> = (number + 1..number + 20)
+            .map(|number| PathBuf::from(format!("{stem}-{number}")))
+            .filter(|path| fs::create_dir(path).is_ok())
+            .collect();
+        let second = TempDir::new("left").expect("another directory");
+        assert!(!left.iter().any(|path| path == second.path()));
+        left.iter()
+            .for_each(|path| fs::remove_dir(path).expect("removed"));
+    }
 }
