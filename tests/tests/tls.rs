@@ -1,11 +1,11 @@
 //! TLS with clients: every sslmode of libpq, direct TLS, certificates, resumption, reload, and whoever wants to break it.
 
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tests::cluster::{Cluster, PASSWORD};
+use tests::driver::drivers;
 use tests::pgmux::{Config, Pgmux};
 use tests::process::{PATIENCE, eventually, rss_kib};
 use tests::tls::{Authority, Pair, Tls};
@@ -190,23 +190,24 @@ fn psycopg_does_its_list_by_tls(shards: usize) {
         Some(python) => python.into(),
         None => target.join("drivers/venv/bin/python"),
     };
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("drivers/python/psycopg_driver.py");
-    for sslmode in ["require", "verify-full"] {
-        let output = Command::new(&python)
-            .arg(&program)
-            .env("PGHOST", "localhost")
-            .env("PGHOSTADDR", "127.0.0.1")
-            .env("PGPORT", stand.pgmux.port().to_string())
-            .env("PGUSER", "app")
-            .env("PGPASSWORD", PASSWORD)
-            .env("PGDATABASE", stand.pgmux.login().database)
-            .env("PGSSLMODE", sslmode)
-            .env("PGSSLROOTCERT", stand.authority.file())
-            .output()
-            .expect("python with psycopg: `make test` prepares it");
-        let words = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{sslmode}: {words}");
-    }
+    let program = drivers().join("psycopg/sync.py");
+    let output = Command::new(&python)
+        .arg(&program)
+        .env("PYTHONPATH", drivers().join("shared"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("DRIVERS_SHARED", drivers().join("shared"))
+        .env("PGHOST", "localhost")
+        .env("PGHOSTADDR", "127.0.0.1")
+        .env("PGPORT", stand.pgmux.port().to_string())
+        .env("PGUSER", "app")
+        .env("PGPASSWORD", PASSWORD)
+        .env("PGDATABASE", stand.pgmux.login().database)
+        .env("PGSSLMODE", "verify-full")
+        .env("PGSSLROOTCERT", stand.authority.file())
+        .output()
+        .expect("python with psycopg: `make test` prepares it");
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{words}");
     stand.close();
 }
 
