@@ -30,6 +30,8 @@ macro_rules! stats {
 stats! {
     /// Connections accepted since the start.
     connections,
+    /// Of these, accepted by a shard that had more clients than the one that served them.
+    passed_on,
     /// Clients that logged in since the start.
     logins,
     /// Logins that failed since the start.

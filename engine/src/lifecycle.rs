@@ -3,7 +3,7 @@
 use crate::client::{Brakes, Credentials};
 use crate::config::{Config, ListenAddr, Pin};
 use crate::net;
-use crate::shard::{Answers, Mail, Postbox, Reports, Roles, ShardSeed, run};
+use crate::shard::{Answers, Loads, Mail, Postbox, Reports, Roles, ShardSeed, run};
 use crate::tls::Material;
 use ::pool::Budget;
 use admin::stats::ShardStats;
@@ -144,6 +144,7 @@ impl Running {
             .iter()
             .map(|group| Arc::new(Budget::new(group.pool.max_connections, shards)))
             .collect();
+        let loads = Arc::new(Loads::new(shards));
         let replications = Arc::new(Budget::new(
             config.proxy.max_replication_connections,
             shards,
@@ -163,6 +164,7 @@ impl Running {
                 brakes: Arc::clone(&brakes),
                 roles: Arc::clone(&roles),
                 tls: Arc::clone(&tls),
+                loads: Arc::clone(&loads),
                 replications: Arc::clone(&replications),
                 budgets: budgets.clone(),
                 crowded: shards > usable_cpus().len(),

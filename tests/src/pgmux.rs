@@ -271,6 +271,38 @@ impl Pgmux {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
+    /// What it has counted, all shards together.
+    pub fn figures(&self) -> BTreeMap<String, u64> {
+        let lines = |log: &str| log.matches(" stats ").count();
+        let before = lines(&self.log());
+        self.signal(Signal::USR1);
+        let told = eventually(PATIENCE, || {
+            let log = self.log();
+            let whole = log.ends_with('\n') && lines(&log) > before;
+            whole.then_some(log)
+        });
+        let log = told.expect("a line with figures");
+        let line = log.rsplit(" stats ").next().unwrap_or_default();
+        let line = line.lines().next().unwrap_or_default();
+        line.split_whitespace()
+            .filter_map(|pair| {
+                let (name, figure) = pair.split_once('=')?;
+                Some((name.to_string(), figure.parse().ok()?))
+            })
+            .collect()
+    }
+
+    /// Waits until a figure is this one.
+    pub fn wait_for(&self, name: &str, figure: u64) {
+        let same = || (self.figures().get(name) == Some(&figure)).then_some(());
+        let came = eventually(PATIENCE, same);
+        assert!(
+            came.is_some(),
+            "{name} is not {figure}: {:?}",
+            self.figures()
+        );
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
         self.process.signal(signal);

@@ -20,7 +20,7 @@ use crate::limits::LAST_WORDS;
 use crate::link::Link;
 use crate::replication::Replication;
 use crate::session::Session;
-use crate::shard::{Shard, bump};
+use crate::shard::{Counted, Shard, bump};
 use protocol::encode::backend_message;
 use protocol::error::{ErrorFields, Fields, SqlState, field};
 use protocol::tag::backend_tag;
@@ -87,10 +87,11 @@ pub(crate) fn made_fatal(body: &[u8]) -> Vec<u8> {
 }
 
 /// Serves one client to its end.
-pub async fn serve(shard: Rc<Shard>, fd: OwnedFd, source: Source) {
+pub async fn serve(counted: Counted, fd: OwnedFd, source: Source) {
+    let shard = Rc::clone(counted.shard());
     // The login's state is large and short-lived: it lives in a box of its
     // own, so that the task of an idle client stays small.
-    match Box::pin(log_in(Rc::clone(&shard), fd, source)).await {
+    match Box::pin(log_in(shard, fd, source)).await {
         Some(LoggedIn::Session(session)) => session.run().await,
         Some(LoggedIn::Replication(replication, client)) => {
             Box::pin(replication.run(client)).await;

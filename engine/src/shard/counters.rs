@@ -23,6 +23,8 @@ macro_rules! counters {
 counters! {
     /// Connections accepted.
     connections,
+    /// Connections that were accepted here and are served by another shard.
+    passed_on,
     /// Clients that logged in.
     logins,
     /// Logins that failed.

@@ -1,6 +1,6 @@
 //! Accepting clients.
 
-use super::{Shard, bump};
+use super::{Mail, Shard, bump};
 use crate::auth::Source;
 use crate::client;
 use crate::net;
@@ -19,7 +19,7 @@ pub(super) async fn accept(shard: Rc<Shard>, listener: Listener) {
         });
         match next.await {
             None => return,
-            Some(Ok(fd)) => welcome(&shard, fd),
+            Some(Ok(fd)) => place(&shard, fd),
             // One line a second says enough about a process that is out of
             // descriptors.
             Some(Err(error)) if Instant::now() >= quiet_until => {
@@ -31,7 +31,27 @@ pub(super) async fn accept(shard: Rc<Shard>, listener: Listener) {
     }
 }
 
-fn welcome(shard: &Rc<Shard>, fd: OwnedFd) {
+/// Has the shard with the fewest clients serve this one, before anything is
+/// read of it.
+fn place(shard: &Rc<Shard>, fd: OwnedFd) {
+    let there = shard.loads.place(shard.id);
+    if there == shard.id {
+        return welcome(shard, fd);
+    }
+    match shard.try_post(there, Mail::Client(fd)) {
+        Ok(()) => bump(&shard.counters.passed_on),
+        Err(mail) => {
+            shard.loads.keep(there, shard.id);
+            if let Mail::Client(fd) = mail {
+                welcome(shard, fd);
+            }
+        }
+    }
+}
+
+/// Serves a client that is counted here.
+pub(super) fn welcome(shard: &Rc<Shard>, fd: OwnedFd) {
+    let counted = Counted(Rc::clone(shard));
     bump(&shard.counters.connections);
     let tuned = net::tune_incoming(&fd).and_then(|()| net::source(&fd));
     let Ok(source) = tuned else {
@@ -42,7 +62,23 @@ fn welcome(shard: &Rc<Shard>, fd: OwnedFd) {
         client::turn_away(shard, fd);
         return;
     }
-    task::spawn(client::serve(Rc::clone(shard), fd, source));
+    task::spawn(client::serve(counted, fd, source));
+}
+
+/// A client that counts for its shard until it leaves.
+pub struct Counted(Rc<Shard>);
+
+impl Counted {
+    /// The shard that serves it.
+    pub fn shard(&self) -> &Rc<Shard> {
+        &self.0
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.loads.leave(self.0.id);
+    }
 }
 
 /// Too many have not logged in, here or from the same address.

@@ -6,9 +6,12 @@ use crate::ring::{Ring, WakeHandle};
 use admin::stats::ShardStats;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::any::Any;
+use std::os::fd::OwnedFd;
 
 /// A message to a shard.
 pub enum Mail {
+    /// A client that another shard has accepted.
+    Client(OwnedFd),
     /// No new clients; the idle ones leave.
     Drain,
     /// The time is over: all clients leave now.
@@ -106,6 +109,16 @@ impl Postbox {
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) | Ok(()) => {}
         }
         self.wake.wake();
+    }
+
+    /// Sends without waiting, or gives back what cannot be sent: the mailbox is
+    /// full, or the shard has ended.
+    pub fn try_post(&self, mail: Mail) -> Result<(), Mail> {
+        self.sender
+            .try_send(mail)
+            .map_err(TrySendError::into_inner)?;
+        self.wake.wake();
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@
 mod clients;
 mod counters;
 mod listen;
+mod loads;
 mod lookup;
 mod mailbox;
 mod offload;
@@ -17,6 +18,8 @@ mod secret;
 
 pub use clients::{Clients, Control};
 pub use counters::{Counters, bump};
+pub use listen::Counted;
+pub use loads::Loads;
 pub use lookup::{Answers, Found};
 pub use mailbox::{Mail, Mailbox, Postbox};
 pub use offload::Guard;
@@ -79,6 +82,8 @@ pub struct Shard {
     pub reports: Arc<Reports>,
     /// The certificates, for all shards.
     pub tls: Arc<Material>,
+    /// Clients of all shards.
+    pub loads: Arc<Loads>,
     /// Replication connections, of all shards.
     pub replications: Arc<Budget>,
     /// Who may work on a TLS handshake.
@@ -160,6 +165,15 @@ impl Shard {
         match id.is_role() {
             true => self.role_pools.borrow().get(&id).cloned(),
             false => self.group_pools().get(id.group).cloned(),
+        }
+    }
+
+    /// Sends to another shard what must not be lost: it comes back when it
+    /// cannot be taken now.
+    pub fn try_post(&self, shard: usize, mail: Mail) -> Result<(), Mail> {
+        match self.peers.get(shard) {
+            Some(postbox) => postbox.try_post(mail),
+            None => Err(mail),
         }
     }
 

@@ -1,8 +1,8 @@
 //! A shard's life, from its thread's start to its end.
 
 use super::{
-    Answers, Clients, Counters, Mail, Mailbox, Offload, Postbox, Reports, Roles, Shard, ShardPool,
-    listen,
+    Answers, Clients, Counters, Loads, Mail, Mailbox, Offload, Postbox, Reports, Roles, Shard,
+    ShardPool, listen,
 };
 use crate::client::{Brakes, Credentials};
 use crate::config::Config;
@@ -37,6 +37,8 @@ pub struct ShardSeed {
     pub reports: Arc<Reports>,
     /// The certificates.
     pub tls: Arc<Material>,
+    /// Clients of all shards.
+    pub loads: Arc<Loads>,
     /// The replication connections that all shards together may have.
     pub replications: Arc<Budget>,
     /// For each group, the servers that all shards together may have.
@@ -76,6 +78,7 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         sources: RefCell::default(),
         reports: seed.reports,
         tls: seed.tls,
+        loads: seed.loads,
         replications: seed.replications,
         handshakes: Handshakes::default(),
         clients: Clients::default(),
@@ -136,6 +139,7 @@ async fn read_mail(shard: Rc<Shard>) {
 
 fn open(shard: &Rc<Shard>, mail: Mail) {
     match mail {
+        Mail::Client(fd) => listen::welcome(shard, fd),
         Mail::Drain => {
             if !shard.drain.is_given() {
                 shard.drain.give();

@@ -132,7 +132,7 @@ impl Soak {
             if *failed.lock().unwrap_or_else(PoisonError::into_inner) {
                 println!(
                     "at the failure: {:?}\n{:#?}",
-                    self.figures(),
+                    self.pgmux.figures(),
                     self.direct.activity()
                 );
             }
@@ -157,8 +157,8 @@ impl Soak {
     fn settled(&mut self) -> Left {
         let mut stats = Vec::new();
         let settled = eventually(QUIET, || {
-            stats = self.figures();
-            let of = |name: &str| figure(&stats, name);
+            stats = self.pgmux.figures();
+            let of = |name: &str| stats[name];
             let servers = of("servers");
             let at_rest = ["clients", "logging_in", "waiting", "buffers_lent"]
                 .iter()
@@ -179,32 +179,12 @@ impl Soak {
             "wait_timeouts",
             "server_login_failures",
         ] {
-            assert_eq!(figure(&stats, name), 0, "{name}");
+            assert_eq!(stats[name], 0, "{name}");
         }
         Left {
             memory_kib: rss_kib(self.pgmux.pid()),
             fds: open_fds(self.pgmux.pid()) - servers,
         }
-    }
-
-    /// What pgmux has counted, all shards together.
-    fn figures(&self) -> Vec<(String, u64)> {
-        let lines = |log: &str| log.matches(" stats ").count();
-        let before = lines(&self.pgmux.log());
-        self.pgmux.signal(Signal::USR1);
-        let told = eventually(QUIET, || {
-            let log = self.pgmux.log();
-            (lines(&log) > before).then_some(log)
-        });
-        let log = told.expect("a line with figures");
-        let line = log.rsplit(" stats ").next().unwrap_or_default();
-        let line = line.lines().next().unwrap_or_default();
-        line.split_whitespace()
-            .filter_map(|pair| {
-                let (name, figure) = pair.split_once('=')?;
-                Some((name.to_string(), figure.parse().ok()?))
-            })
-            .collect()
     }
 
     /// No server holds anything of a client; fresh clients look through each.
@@ -225,13 +205,6 @@ const TABLES: &str = "create table soak(tag text, k int, v text, primary key (ta
     create table two.place(name text); insert into two.place values ('two'); \
     grant all on soak, place, one.place, two.place to public; \
     grant usage on schema one, two to public";
-
-fn figure(stats: &[(String, u64)], name: &str) -> u64 {
-    let found = stats.iter().find(|(known, _)| known == name);
-    found
-        .unwrap_or_else(|| panic!("no figure {name} in {stats:?}"))
-        .1
-}
 
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
