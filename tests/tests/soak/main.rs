@@ -15,11 +15,11 @@ mod simple;
 mod twins;
 mod work;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::process::Signal;
 use tests::canary;
 use tests::clean::{Inspector, Suspicions};
 use tests::cluster::{Cluster, PASSWORD};
@@ -50,7 +50,7 @@ fn nobody_sees_anything_of_another_and_nothing_is_missing_afterwards() {
     for round in 1..=2 {
         let lives = soak.round(seed, round, Duration::from_secs(seconds / 2));
         let lives = lives.unwrap_or_else(|error| panic!("SOAK_SEED={seed}\n{error}"));
-        println!("round {round}: {lives} lives, {:?}", soak.figures());
+        println!("round {round}: {lives} lives, {:?}", soak.pgmux.figures());
         let left = soak.settled();
         soak.expect_clean();
         assert_eq!(left.fds, bare.fds, "descriptors without the servers' own");
@@ -155,7 +155,7 @@ impl Soak {
 
     /// Waits until no client, no work and no lease is left, and says what is.
     fn settled(&mut self) -> Left {
-        let mut stats = Vec::new();
+        let mut stats = BTreeMap::new();
         let settled = eventually(QUIET, || {
             stats = self.pgmux.figures();
             let of = |name: &str| stats[name];
