@@ -1,6 +1,6 @@
 //! A link's TLS after the handshake: which bytes wait where.
 
-use super::records::{Over, PLAIN_MAX, Records};
+use super::records::{Over, PLAIN_MAX, Packed, Records};
 use super::{Secured, Security, buffers};
 use crate::ring::{Chunk, Late, Socket};
 use std::cell::{Cell, RefCell};
@@ -15,6 +15,12 @@ pub(super) struct Channel {
     security: Security,
 }
 
+/// A [`Channel`] on its way to another thread.
+pub(super) struct PackedChannel {
+    records: Packed,
+    security: Security,
+}
+
 impl Channel {
     pub(super) fn new(secured: Secured) -> Rc<Self> {
         Rc::new(Self {
@@ -22,6 +28,22 @@ impl Channel {
             gathered: RefCell::default(),
             listed: Cell::new(false),
             security: secured.security,
+        })
+    }
+
+    /// For another thread; all that was written is sealed.
+    pub(super) fn pack(self) -> PackedChannel {
+        debug_assert!(self.gathered.borrow().is_empty() && !self.listed.get());
+        PackedChannel {
+            records: self.records.into_inner().pack(),
+            security: self.security,
+        }
+    }
+
+    pub(super) fn unpack(packed: PackedChannel) -> Rc<Self> {
+        Self::new(Secured {
+            records: Records::unpack(packed.records),
+            security: packed.security,
         })
     }
 
@@ -74,6 +96,11 @@ impl Channel {
             && records.over().is_none()
             && self.gathered.borrow().is_empty()
             && socket.is_quiet()
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_amid_record(&self) -> bool {
+        self.records.borrow().is_amid_record()
     }
 
     /// Opens what has come, as long as nothing is opened already.

@@ -20,10 +20,12 @@ mod buffers;
 mod channel;
 mod gate;
 mod handshake;
+mod moving;
 mod records;
 
 pub use gate::Handshakes;
 pub use handshake::{Failed, handshake};
+pub use moving::DetachedLink;
 pub use records::Records;
 
 use crate::ring::{Chunk, Ring, Socket};
@@ -257,3 +259,6 @@ impl Drop for Link {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,6 +23,15 @@ pub struct Records {
     over: Option<Over>,
 }
 
+/// [`Records`] on their way to another thread: the machine, what has not come
+/// whole, and what is opened and was not taken.
+pub(super) struct Packed {
+    end: End,
+    partial: Vec<u8>,
+    opened: Vec<u8>,
+    over: Option<Over>,
+}
+
 /// Which end of the connection is ours.
 enum End {
     Server(UnbufferedServerConnection),
@@ -113,6 +122,28 @@ impl Records {
         if !chunk.is_empty() {
             self.opened.push_front(chunk);
         }
+    }
+
+    /// For another thread.
+    pub(super) fn pack(self) -> Packed {
+        let mut opened = Vec::new();
+        for chunk in &self.opened {
+            opened.extend_from_slice(chunk);
+        }
+        Packed {
+            end: self.end,
+            partial: self.partial,
+            opened,
+            over: self.over,
+        }
+    }
+
+    pub(super) fn unpack(packed: Packed) -> Self {
+        let mut records = Self::new(packed.end);
+        records.partial = packed.partial;
+        records.put_back(Chunk::heap(packed.opened));
+        records.over = packed.over;
+        records
     }
 
     pub(super) fn has_opened(&self) -> bool {

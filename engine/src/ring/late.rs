@@ -11,7 +11,7 @@ pub trait Late {
 }
 
 /// By socket. An entry cannot meet a stranger: the list is emptied before the
-/// turn removes the sockets that were closed.
+/// turn removes the sockets that were closed, and who is on it is not detached.
 pub(super) type List = Vec<(u32, Rc<dyn Late>)>;
 
 impl Ring {

@@ -33,7 +33,7 @@ pub use accept::Listener;
 pub use chunk::Chunk;
 pub use driver::drive;
 pub use late::Late;
-pub use socket::{RxEnd, Socket};
+pub use socket::{Detached, RxEnd, Socket};
 pub use sys::Slice;
 pub use timer::{Elapsed, Sleep};
 pub use wake::WakeHandle;
@@ -173,4 +173,4 @@ impl Ring {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -3,11 +3,12 @@
 mod accepting;
 mod closing;
 mod connecting;
+mod moving;
 mod overflow;
 mod receiving;
 mod relaying;
 mod sending;
 mod sleeping;
-mod support;
+pub(crate) mod support;
 mod teardown;
 mod timing;

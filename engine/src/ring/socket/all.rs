@@ -34,11 +34,16 @@ impl Sockets {
 impl Ring {
     /// Takes a connected socket over and starts to receive.
     pub fn socket(&self, fd: OwnedFd) -> Socket {
+        self.socket_with(fd, VecDeque::new())
+    }
+
+    /// The same for a socket that bytes were received from.
+    pub(super) fn socket_with(&self, fd: OwnedFd, rx: VecDeque<Chunk>) -> Socket {
         let mut sockets = self.0.sockets.borrow_mut();
         let id = sockets.slab.insert(Entry {
             fd,
-            rx: VecDeque::new(),
-            rx_bytes: 0,
+            rx_bytes: rx.iter().map(|chunk| chunk.len()).sum(),
+            rx,
             rx_end: None,
             recv: Recv::Off,
             paused: false,
@@ -52,6 +57,7 @@ impl Ring {
             holding: false,
             starved: false,
             closing: false,
+            leaving: false,
             idle: false,
             linger: false,
             waker: None,
@@ -169,6 +175,9 @@ impl Ring {
             }
         }
         if !more {
+            if sockets.slab[id as usize].leaving {
+                self.notify(&sockets.slab[id as usize]);
+            }
             sockets.mark_dirty(id);
         }
     }

@@ -28,6 +28,8 @@ pub(in crate::ring) struct Entry {
     /// Waits among the starved.
     pub(super) starved: bool,
     pub(super) closing: bool,
+    /// Its owner waits for the kernel to let go of it.
+    pub(super) leaving: bool,
     /// Nobody uses it: news go to who looks after idle sockets.
     pub(super) idle: bool,
     /// On closing, what is queued is offered to the kernel once.

@@ -5,12 +5,15 @@
 //! | here | the handle that an owner has |
 //! | `entry` | the state of one socket |
 //! | `all` | all sockets of a ring: handing over and taking what came |
+//! | `moving` | how a socket leaves its ring for another one |
 
 mod all;
 mod entry;
+mod moving;
 
 pub(super) use all::Sockets;
 pub use entry::RxEnd;
+pub use moving::Detached;
 
 use super::Ring;
 use super::chunk::Chunk;
@@ -265,6 +268,9 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        if self.id == moving::GONE {
+            return;
+        }
         let mut sockets = self.ring.0.sockets.borrow_mut();
         let entry = &mut sockets.slab[self.id as usize];
         entry.closing = true;

@@ -1,6 +1,6 @@
 //! A shard for a test, sockets with small buffers, bytes to recognize.
 
-use super::super::{Chunk, Ring, RxEnd, Sizes, Socket, drive, task};
+use super::super::{Chunk, Ring, RxEnd, Sizes, Socket, WakeHandle, drive, task};
 use futures_lite::FutureExt;
 use glommio::{LocalExecutorBuilder, Placement};
 use socket2::SockRef;
@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
 use std::process::Command;
 use std::rc::Rc;
+use std::sync::mpsc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -83,6 +84,69 @@ pub fn alone(name: &str, body: impl FnOnce()) {
         String::from_utf8_lossy(&output.stderr)
     );
     assert!(text.contains("1 passed"), "the child ran the test: {text}");
+}
+
+/// Two shards that send each other things: each body gets its ring, and what
+/// reaches the other one.
+pub fn two_shards<T, F>(body: impl Fn(Ring, Post<T>) -> F + Clone + Send + 'static)
+where
+    T: Send + 'static,
+    F: Future<Output = ()> + 'static,
+{
+    let (to_first, for_first) = mpsc::channel();
+    let (to_second, for_second) = mpsc::channel();
+    let (call_first, first_call) = mpsc::channel();
+    let (call_second, second_call) = mpsc::channel();
+    let run = |is_first, to, from, call: mpsc::Sender<WakeHandle>, other: mpsc::Receiver<_>| {
+        let body = body.clone();
+        std::thread::spawn(move || {
+            shard(small(), move |ring| {
+                call.send(ring.wake_handle()).expect("both live");
+                let wake = other.recv().expect("both live");
+                let post = Post {
+                    is_first,
+                    to,
+                    from,
+                    wake,
+                };
+                body(ring, post)
+            });
+        })
+    };
+    let first = run(true, to_second, for_first, call_second, first_call);
+    let second = run(false, to_first, for_second, call_first, second_call);
+    for shard in [first, second] {
+        if let Err(panic) = shard.join() {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+/// What one of two shards has of the other.
+pub struct Post<T> {
+    /// Whether it is the one that begins.
+    pub is_first: bool,
+    to: mpsc::Sender<T>,
+    from: mpsc::Receiver<T>,
+    wake: WakeHandle,
+}
+
+impl<T> Post<T> {
+    /// Sends; a shard that has ended loses it.
+    pub fn send(&self, thing: T) {
+        let _ = self.to.send(thing);
+        self.wake.wake();
+    }
+
+    /// The next that the other shard sends.
+    pub async fn receive(&self, ring: &Ring) -> T {
+        loop {
+            if let Ok(thing) = self.from.try_recv() {
+                return thing;
+            }
+            ring.woken().await;
+        }
+    }
 }
 
 /// Sizes for tests: small, so that a shard costs little.
