@@ -1,7 +1,7 @@
 //! No stranger is ever cancelled: cancel requests at random moments, by the own instance and through a peer, against
 //! queries that end at about the same time on servers that all share.
 //!
-//! `CANCELS` says how many (the gate sends a few thousand), `CANCEL_SEED` which.
+//! `CANCELS` says how many (the gate sends two thousand), `CANCEL_SEED` which.
 
 #[path = "../soak/dice.rs"]
 mod dice;
@@ -41,7 +41,7 @@ struct Tally {
 
 #[test]
 fn no_stranger_is_ever_cancelled() {
-    let cancels = number("CANCELS").unwrap_or(3000);
+    let cancels = number("CANCELS").unwrap_or(2000);
     let cluster = Cluster::shared();
     let database = cluster.fresh_database();
     let ports = [free_port(), free_port()];
