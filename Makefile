@@ -30,7 +30,7 @@ install:
 	@.ci/install build postgres postgres18 drivers
 
 # Tests that meet PostgreSQL's own habits, run once more on its second version. The scripts run on both by themselves.
-ON_POSTGRES_18 := e2e leaving pool startup protocol
+ON_POSTGRES_18 := e2e leaving cancel pool startup protocol
 
 # The binary first: the end-to-end tests run it, and must not each build it.
 test: install

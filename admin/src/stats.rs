@@ -68,6 +68,14 @@ stats! {
     violations,
     /// Cancel requests received.
     cancels,
+    /// Cancel requests under way now, those received and those sent.
+    cancels_under_way,
+    /// Cancel requests sent to servers.
+    cancels_sent,
+    /// Cancel requests passed on to other instances.
+    cancels_forwarded,
+    /// Cancel requests dropped because too many were under way.
+    cancels_dropped,
     /// Sessions that had to keep their server behind a transaction.
     pins,
     /// Tasks that ended by a panic.

@@ -16,6 +16,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 /// How the process came to its end.
@@ -149,6 +150,7 @@ impl Running {
             config.proxy.max_replication_connections,
             shards,
         ));
+        let inhabited = Arc::new(AtomicUsize::new(shards));
         let (hello, hellos) = bounded(shards);
         let (end, ended) = bounded(shards);
         let mut peers = Vec::new();
@@ -167,6 +169,7 @@ impl Running {
                 loads: Arc::clone(&loads),
                 replications: Arc::clone(&replications),
                 budgets: budgets.clone(),
+                inhabited: Arc::clone(&inhabited),
                 crowded: shards > usable_cpus().len(),
                 listeners,
                 hello: hello.clone(),

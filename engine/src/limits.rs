@@ -49,8 +49,27 @@ pub const OWED_SILENCE: Duration = Duration::from_secs(10);
 /// Until a cancel request must have been delivered.
 pub const CANCEL: Duration = Duration::from_secs(5);
 
-/// Cancel requests under way at once in one shard (reliability.md, X-5).
-pub const CANCELS: usize = 64;
+/// Cancel requests under way to servers at once in one shard: each is a
+/// process of PostgreSQL for a moment (reliability.md, X-5).
+pub const CANCELS: usize = 256;
+
+/// The same for one server (reliability.md, section 13).
+pub const CANCELS_OF_SERVER: u32 = 4;
+
+/// Connections of one shard that bring a cancel request and wait for its end.
+pub const CANCELS_HEARD: usize = 1024;
+
+/// Cancel requests of one shard under way to one peer: one that is down or
+/// slow holds each for `CANCEL`.
+pub const CANCELS_TO_PEER: usize = 128;
+
+/// From how many instances a cancel request may come and still be passed on,
+/// the first included: A's peers may say that B has a key, and B's that A has.
+pub const CANCEL_HOPS: u8 = 3;
+
+/// How long a connection that a stopping process has accepted may take to say
+/// that it brings a cancel request.
+pub const CANCEL_HEARING: Duration = Duration::from_secs(1);
 
 /// How long a server that is said goodbye to may take to close its end.
 pub const SERVER_CLOSING: Duration = Duration::from_secs(1);

@@ -67,6 +67,17 @@ macro_rules! on_shards {
     };
 }
 
+/// The same on 1, 2 and 4 shards, where how many there are is what matters.
+#[macro_export]
+macro_rules! on_1_2_and_4_shards {
+    ($($name:ident),* $(,)?) => {
+        $crate::on_shards!($($name),*);
+        mod on_2_shards {
+            $(#[test] fn $name() { super::$name(2); })*
+        }
+    };
+}
+
 /// Makes a test of each function that takes a version of PostgreSQL, on each version.
 #[macro_export]
 macro_rules! on_versions {

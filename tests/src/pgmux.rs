@@ -21,6 +21,7 @@ pub struct Config {
     args: Vec<String>,
     env: Vec<(String, String)>,
     file_limit: Option<u32>,
+    port: Option<u16>,
 }
 
 impl Config {
@@ -70,6 +71,11 @@ impl Config {
         self
     }
 
+    /// The database of [`Pgmux::login`].
+    pub fn main_database(&self) -> &str {
+        &self.database
+    }
+
     /// Adds a database whose writer is on a port of 127.0.0.1.
     pub fn database(mut self, name: &str, port: u16) -> Self {
         self.add_database(name, port);
@@ -111,6 +117,12 @@ impl Config {
     /// Limits the process's file descriptors.
     pub fn file_limit(mut self, limit: u32) -> Self {
         self.file_limit = Some(limit);
+        self
+    }
+
+    /// Has it listen on this port of 127.0.0.1, which others must know before it starts.
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = Some(port);
         self
     }
 
@@ -186,7 +198,7 @@ impl Pgmux {
     /// Starts pgmux; the error is its log, when it ends instead of serving.
     pub fn try_start(config: &Config) -> Result<Self, String> {
         let dir = TempDir::new("run").expect("a directory for pgmux");
-        let port = free_port();
+        let port = config.port.unwrap_or_else(free_port);
         let listens = config
             .keys
             .keys()

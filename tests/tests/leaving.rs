@@ -1,11 +1,11 @@
-//! Clients that leave at any byte, and cancels: neither may ever be felt by anybody else.
+//! Clients that leave at any byte: nobody else may ever feel it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tests::cluster::Cluster;
 use tests::direct::Direct;
 use tests::pgmux::{Config, Pgmux};
-use tests::wire::{Conn, Endpoint, Session, frontend};
+use tests::wire::{Endpoint, Session, frontend};
 use tests::{canary, on_shards};
 
 on_shards!(
@@ -17,10 +17,6 @@ on_shards!(
     client_that_closes_its_side_in_a_transaction_rolls_back,
     client_that_closes_its_side_and_vanishes_frees_its_server,
     client_that_closes_its_side_in_a_long_silence_frees_its_server,
-    cancel_ends_the_own_query_from_any_shard,
-    cancel_with_a_foreign_key_does_nothing,
-    cancel_never_hits_the_next_client,
-    cancel_works_while_others_wait_for_a_server,
 );
 
 struct Stand {
@@ -301,106 +297,4 @@ fn client_that_closes_its_side_in_a_long_silence_frees_its_server(shards: usize)
     drop(client);
     stand.check();
     stand.pgmux.stop();
-}
-
-fn cancel_ends_the_own_query_from_any_shard(shards: usize) {
-    let mut stand = stand(shards, 2);
-    let mut client = stand.pgmux.client();
-    // Eight rounds: the cancel connections hash to different shards.
-    for _ in 0..8 {
-        client.send(&frontend::query("select pg_sleep(60)"));
-        stand.direct.expect_sleeper();
-        cancel(&stand.pgmux, client.key.as_ref().expect("a key"));
-        let replies = client.replies();
-        assert_eq!(replies[0].tag, b'T');
-        assert_eq!(replies[1].sqlstate(), "57014");
-        canary::ask(&mut client);
-    }
-    stand.check();
-    stand.pgmux.stop();
-}
-
-fn cancel_with_a_foreign_key_does_nothing(shards: usize) {
-    let mut stand = stand(shards, 2);
-    let mut client = stand.pgmux.client();
-    client.send(&frontend::query("select pg_sleep(0.5), 'done'"));
-    stand.direct.expect_sleeper();
-    let (pid, key) = client.key.clone().expect("a key");
-    for bit in 0..8 {
-        let mut wrong = key.clone();
-        wrong[0] ^= 1 << bit;
-        cancel(&stand.pgmux, &(pid, wrong));
-    }
-    for wrong in [
-        vec![],
-        vec![0; 3],
-        vec![0; 4],
-        vec![0; 32],
-        vec![0; 256],
-        [&key[..], &[0]].concat(),
-    ] {
-        cancel(&stand.pgmux, &(pid, wrong));
-    }
-    let replies = client.replies();
-    assert_eq!(replies[1].row()[1].as_deref(), Some("done"));
-    stand.check();
-    stand.pgmux.stop();
-}
-
-fn cancel_never_hits_the_next_client(shards: usize) {
-    const ROUNDS: usize = 150;
-    let mut stand = stand(shards, 1);
-    let pgmux = &stand.pgmux;
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            let mut client = pgmux.client();
-            let key = client.key.clone().expect("a key");
-            for round in 0..ROUNDS {
-                client.send(&frontend::query("select pg_sleep(0.004)"));
-                // Around the query's end, before and after it.
-                std::thread::sleep(Duration::from_micros(
-                    3000 + 20 * u64::try_from(round).unwrap_or(0),
-                ));
-                cancel(pgmux, &key);
-                client.replies();
-            }
-        });
-        scope.spawn(move || {
-            let mut bystander = pgmux.client();
-            for _ in 0..ROUNDS {
-                bystander.rows("select pg_sleep(0.004)");
-            }
-        });
-    });
-    stand.check();
-    stand.pgmux.stop();
-}
-
-fn cancel_works_while_others_wait_for_a_server(shards: usize) {
-    let mut stand = stand(shards, 1);
-    let mut client = stand.pgmux.client();
-    let mut waiter = stand.pgmux.client();
-    client.send(&frontend::query("select pg_sleep(60)"));
-    stand.direct.expect_sleeper();
-    waiter.send(&frontend::query("select 1"));
-    cancel(&stand.pgmux, client.key.as_ref().expect("a key"));
-    assert_eq!(client.replies()[1].sqlstate(), "57014");
-    waiter.replies();
-    stand.check();
-    stand.pgmux.stop();
-}
-
-fn cancel(pgmux: &Pgmux, (pid, key): &(i32, Vec<u8>)) {
-    let mut conn = Conn::open(&pgmux.endpoint()).expect("a connection");
-    conn.send(&frontend::cancel_request(*pid, key))
-        .expect("CancelRequest");
-    let started = Instant::now();
-    let reply = conn
-        .recv_to_end()
-        .expect("the end of the cancel connection");
-    assert!(
-        reply.is_empty(),
-        "a reply to CancelRequest after {:?}",
-        started.elapsed()
-    );
 }

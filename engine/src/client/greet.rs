@@ -2,15 +2,16 @@
 //! is told before its first query.
 
 use super::authenticate::authenticate;
+use super::cancel;
 use super::packets::Packets;
 use super::{Refused, made_fatal, options, replicate, rules, secure};
 use crate::auth::Source;
-use crate::limits::{CANCEL, NAME_BYTES};
+use crate::limits::NAME_BYTES;
 use crate::link::Link;
 use crate::replication::Replication;
 use crate::server::{Server, Slot};
 use crate::settings::{self, Label};
-use crate::shard::{CancelSecret, Control, Mail, Shard, ShardPool};
+use crate::shard::{CancelSecret, Control, Shard, ShardPool};
 use protocol::backend::{
     Authentication, BackendKeyData, NegotiateProtocolVersion, ReadyForQuery, TransactionStatus,
 };
@@ -19,7 +20,6 @@ use protocol::error::{ErrorFields, SqlState};
 use protocol::list::List;
 use protocol::startup::{ProtocolVersion, Startup, StartupPacket};
 use std::rc::Rc;
-use std::time::Instant;
 
 /// A client that is logged in.
 pub(super) enum Greeted {
@@ -67,7 +67,7 @@ impl Entered {
             control,
         };
         let key = BackendKeyData {
-            pid: pid_of(shard.id, slot),
+            pid: shard.process_ids.of(shard.id, slot),
             key: entered.control.secret.expose(),
         };
         key.encode(out).map_err(unwritable)?;
@@ -78,7 +78,7 @@ impl Entered {
 /// What a startup packet asks for.
 enum Asked {
     Encryption { tls: bool },
-    Cancel { pid: u32, key: Box<[u8]> },
+    Cancel(cancel::Asked),
     Session(Result<Wish, Refused>),
 }
 
@@ -92,16 +92,23 @@ pub(super) struct Wish {
     negotiation: Vec<u8>,
 }
 
-/// From the first byte to `ReadyForQuery`.
+/// What a connection is for.
+pub(super) enum Heard {
+    /// To cancel a query.
+    Cancel(cancel::Asked),
+    /// A session; what has been read behind the startup packet.
+    Wish(Box<Wish>, Vec<u8>),
+}
+
+/// From the startup packet to `ReadyForQuery`.
 pub(super) async fn log_in(
     shard: &Rc<Shard>,
-    socket: &mut Link,
+    socket: &Link,
     source: Source,
+    wish: Wish,
+    unread: Vec<u8>,
 ) -> Result<Greeted, Refused> {
-    // A connection that never leaves the machine needs no TLS.
     let local = source == Source::Local;
-    let (wish, unread) = Box::pin(hear(shard, socket, local)).await?;
-    let socket = &*socket;
     secure::demand(shard, socket, local, &wish.user)?;
     let mut packets = Packets::new(socket, unread);
     socket.write(&wish.negotiation);
@@ -188,10 +195,15 @@ fn be_ready(out: &mut Vec<u8>) -> Result<(), Refused> {
     ReadyForQuery { status }.encode(out).map_err(unwritable)
 }
 
-/// Reads packets until one asks for a session, and says what has been read
-/// behind that. Encryption is begun or refused, each kind once; a request to
-/// cancel is passed on.
-async fn hear(shard: &Shard, socket: &mut Link, local: bool) -> Result<(Wish, Vec<u8>), Refused> {
+/// Reads packets until one says what is wanted. Encryption is begun or refused,
+/// each kind once.
+pub(super) async fn hear(
+    shard: &Shard,
+    socket: &mut Link,
+    source: Source,
+) -> Result<Heard, Refused> {
+    // A connection that never leaves the machine needs no TLS.
+    let local = source == Source::Local;
     let acceptor = secure::acceptor(shard, local);
     let mut unread = Vec::new();
     let mut asked_before = [false; 2];
@@ -212,13 +224,17 @@ async fn hear(shard: &Shard, socket: &mut Link, local: bool) -> Result<(Wish, Ve
         match asked {
             Asked::Session(wish) => {
                 let wish = wish?;
+                if shard.drain.is_given() {
+                    // As PostgreSQL, which goes on to take cancel requests too.
+                    return Err(Refused::fatal(
+                        SqlState::CANNOT_CONNECT_NOW,
+                        "the database system is shutting down",
+                    ));
+                }
                 replicate::permit(shard, wish.replication)?;
-                return Ok((wish, unread));
+                return Ok(Heard::Wish(Box::new(wish), unread));
             }
-            Asked::Cancel { pid, key } => {
-                pass_on(shard, pid, key).await;
-                return Err(Refused::Silently);
-            }
+            Asked::Cancel(asked) => return Ok(Heard::Cancel(asked)),
             Asked::Encryption { tls } => {
                 if std::mem::replace(&mut asked_before[usize::from(tls)], true) {
                     // PostgreSQL takes a second request for a protocol version.
@@ -242,10 +258,10 @@ fn read(packet: StartupPacket<'_>) -> Asked {
     match packet {
         StartupPacket::Ssl => Asked::Encryption { tls: true },
         StartupPacket::GssEnc => Asked::Encryption { tls: false },
-        StartupPacket::Cancel(request) => Asked::Cancel {
+        StartupPacket::Cancel(request) => Asked::Cancel(cancel::Asked {
             pid: request.pid,
             key: request.key.into(),
-        },
+        }),
         StartupPacket::Startup(startup) => Asked::Session(wish(&startup)),
     }
 }
@@ -379,37 +395,3 @@ fn write(
 fn unwritable(error: EncodeError) -> Refused {
     Refused::fatal(SqlState::INVALID_PARAMETER_VALUE, error.text())
 }
-
-/// The process id that a client is told: its shard and its place in it, so
-/// that a request to cancel finds it without a search. Never 0, and positive
-/// as a signed number, which some drivers take it for.
-fn pid_of(shard: usize, slot: u32) -> u32 {
-    let shard = u32::try_from(shard).unwrap_or(0) + 1;
-    (shard << SLOT_BITS | slot & SLOT_MASK) & 0x7FFF_FFFF
-}
-
-/// Passes a cancel request on to the shard that the process id names, and
-/// waits until it can hit nothing any more: a client that waits for the end
-/// of the connection, as libpq does, may then safely ask its next question.
-/// Whether the request was right nobody is told.
-async fn pass_on(shard: &Shard, pid: u32, key: Box<[u8]>) {
-    crate::shard::bump(&shard.counters.cancels);
-    let Some(target) = (pid >> SLOT_BITS).checked_sub(1) else {
-        return;
-    };
-    let delivered = shard.until_dropped(|guard| {
-        let mail = Mail::Cancel {
-            slot: pid & SLOT_MASK,
-            key,
-            guard,
-        };
-        shard.post(target as usize, mail);
-    });
-    // A server that does not take the request must not hold this up.
-    let deadline = Some(Instant::now() + CANCEL);
-    let _ = shard.ring.until(deadline, delivered).await;
-}
-
-/// A million clients a shard, and 2,047 shards.
-const SLOT_BITS: u32 = 20;
-const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;

@@ -2,6 +2,7 @@
 
 mod authenticate;
 mod brakes;
+mod cancel;
 mod credentials;
 mod greet;
 mod options;
@@ -13,10 +14,10 @@ mod secure;
 pub use brakes::Brakes;
 pub use credentials::{Credentials, Known};
 pub(crate) use greet::Entered;
-use greet::Greeted;
+use greet::{Greeted, Heard};
 
 use crate::auth::Source;
-use crate::limits::LAST_WORDS;
+use crate::limits::{CANCEL_HEARING, LAST_WORDS};
 use crate::link::Link;
 use crate::replication::Replication;
 use crate::session::Session;
@@ -26,7 +27,7 @@ use protocol::error::{ErrorFields, Fields, SqlState, field};
 use protocol::tag::backend_tag;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Why a login comes to nothing.
 pub(crate) enum Refused {
@@ -100,6 +101,30 @@ pub async fn serve(counted: Counted, fd: OwnedFd, source: Source) {
     }
 }
 
+/// Goes on with a login until it is too late for it, or until so long after
+/// the process was told to stop.
+async fn before_the_end<T>(
+    shard: &Shard,
+    deadline: Instant,
+    grace: Duration,
+    step: impl Future<Output = Result<T, Refused>>,
+) -> Option<Result<T, Refused>> {
+    futures_lite::future::or(
+        async { shard.ring.until(Some(deadline), step).await.ok() },
+        async {
+            shard.drain.wait().await;
+            if !grace.is_zero() {
+                shard.ring.sleep(grace).await;
+            }
+            Some(Err(Refused::fatal(
+                SqlState::ADMIN_SHUTDOWN,
+                "terminating connection due to administrator command",
+            )))
+        },
+    )
+    .await
+}
+
 enum LoggedIn {
     Session(Box<Session>),
     Replication(Box<Replication>, Link),
@@ -111,18 +136,20 @@ async fn log_in(shard: Rc<Shard>, fd: OwnedFd, source: Source) -> Option<LoggedI
     let deadline = Instant::now() + shard.config.proxy.login_timeout;
     // A future that others wrap is in each of them twice, as what they were
     // given and as what they wait for: thousands may be half open.
-    let login = Box::pin(greet::log_in(&shard, &mut socket, source));
-    let outcome = futures_lite::future::or(
-        async { shard.ring.until(Some(deadline), login).await.ok() },
-        async {
-            shard.drain.wait().await;
-            Some(Err(Refused::fatal(
-                SqlState::ADMIN_SHUTDOWN,
-                "terminating connection due to administrator command",
-            )))
-        },
-    );
-    match outcome.await {
+    let hearing = Box::pin(greet::hear(&shard, &mut socket, source));
+    let outcome = match before_the_end(&shard, deadline, CANCEL_HEARING, hearing).await {
+        Some(Ok(Heard::Cancel(asked))) => {
+            Box::pin(cancel::pass_on(&shard, &socket, asked)).await;
+            return None;
+        }
+        Some(Ok(Heard::Wish(wish, unread))) => {
+            let login = greet::log_in(&shard, &socket, source, *wish, unread);
+            before_the_end(&shard, deadline, Duration::ZERO, Box::pin(login)).await
+        }
+        Some(Err(refused)) => Some(Err(refused)),
+        None => None,
+    };
+    match outcome {
         Some(Ok(greeted)) => {
             bump(&shard.counters.logins);
             return Some(match greeted {

@@ -171,9 +171,13 @@ impl Checker<'_> {
     }
 
     fn items(&mut self, node: &Node, place: &Place, fill: Fill) -> Option<Value> {
-        let Yaml::List(items) = &node.value else {
-            self.wrong(node, place, "a list");
-            return None;
+        let items = match &node.value {
+            Yaml::List(items) => items,
+            _ if node.is_empty() => return None,
+            _ => {
+                self.wrong(node, place, "a list");
+                return None;
+            }
         };
         let values = items
             .iter()

@@ -152,7 +152,7 @@ impl Writer {
 }
 
 /// A name (letters, digits, `-`, `_`, `.`) or an IPv6 address.
-fn is_host(host: &str) -> bool {
+pub(super) fn is_host(host: &str) -> bool {
     host.parse::<std::net::Ipv6Addr>().is_ok()
         || host
             .bytes()

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::keys::{Key, Kind, Unset};
+use crate::shard::INSTANCE_MAX;
 
 /// The most shards: a cancel key has eight bits for its shard.
 pub const SHARDS_MAX: u32 = 256;
@@ -19,6 +20,12 @@ pub(super) const KEYS: &[Key] = &[
         kind: Kind::Choice(Pin::NAMES),
         unset: Unset::Is("auto"),
         about: "Whether a shard stays on its CPU: on, off, or auto (only when every shard can have a CPU of its own).",
+    },
+    Key {
+        path: "engine.instance_id",
+        kind: Kind::Whole(1, INSTANCE_MAX),
+        unset: Unset::Nothing("1"),
+        about: "Which of several instances behind one address this is (see peers), from 1 to 255: 8 of the 31 bits of each client's process id. The rest number 8 million clients, shared evenly by the shards.",
     },
 ];
 
@@ -48,4 +55,6 @@ pub struct EngineOpts {
     pub shards: Option<usize>,
     /// Whether a shard stays on one CPU.
     pub pin: Pin,
+    /// Which of several instances behind one address this is.
+    pub instance_id: Option<u32>,
 }

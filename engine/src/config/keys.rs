@@ -4,12 +4,13 @@
 //! `pgmux config --defaults` prints; a test compares it with the fields that serde accepts. A new section is
 //! one file with its keys and its struct, and one line in [`SECTIONS`].
 
-use super::{auth, backend, databases, engine, pool, proxy, tls};
+use super::{auth, backend, databases, engine, peers, pool, proxy, tls};
 
 /// The sections in the order in which they are printed.
 pub static SECTIONS: &[&[Key]] = &[
     proxy::KEYS,
     engine::KEYS,
+    peers::KEYS,
     pool::KEYS,
     backend::KEYS,
     databases::KEYS,

@@ -17,6 +17,7 @@ mod engine;
 mod expand;
 pub mod keys;
 mod listen;
+mod peers;
 mod pool;
 mod proxy;
 mod report;
@@ -41,6 +42,7 @@ pub use databases::{Group, Target};
 pub use defaults::defaults_file;
 pub use engine::{EngineOpts, Pin, SHARDS_MAX};
 pub use listen::{ListenAddr, parse_all as parse_listen};
+pub use peers::{Peer, PeerAddress};
 pub use proxy::Proxy;
 pub use report::{ConfigErrors, Problem};
 pub use secret::Secret;
@@ -57,6 +59,8 @@ pub struct Config {
     pub proxy: Proxy,
     /// How many shards there are and where they run.
     pub engine: EngineOpts,
+    /// The other instances behind the same address.
+    pub peers: Vec<Peer>,
     /// The databases that clients can name, by name; never empty.
     pub groups: Vec<Group>,
     /// The group, as an index into `groups`, of a client that names no database.
@@ -135,6 +139,11 @@ fn resolve(root: Value, report: &mut Report) -> Option<Config> {
     let proxy =
         typed::<proxy::Section>(take("proxy"), "proxy", report).and_then(|s| s.resolve(report));
     let engine = typed::<EngineOpts>(take("engine"), "engine", report);
+    let own = engine.as_ref().and_then(|engine| engine.instance_id);
+    let peers = match take("peers") {
+        Value::Null => Some(Vec::new()),
+        peers => typed(peers, "peers", report).and_then(|items| peers::resolve(items, own, report)),
+    };
     let auth = typed::<auth::Section>(take("auth"), "auth", report).and_then(|s| s.resolve(report));
     let tls = typed::<tls::Section>(take("tls"), "tls", report).and_then(|s| s.resolve(report));
     let shared = Shared::new(take("pool"), take("backend"), report);
@@ -150,6 +159,7 @@ fn resolve(root: Value, report: &mut Report) -> Option<Config> {
     Some(Config {
         proxy: proxy?,
         engine: engine?,
+        peers: peers?,
         groups,
         default_group,
         auth: auth?,

@@ -57,7 +57,8 @@ fn a_minimal_file_gets_every_default() {
         config.engine,
         EngineOpts {
             shards: None,
-            pin: Pin::Auto
+            pin: Pin::Auto,
+            instance_id: None
         }
     );
     assert_eq!(config.auth.method, AuthMethod::ScramSha256);
@@ -128,9 +129,10 @@ fn the_printed_defaults_show_every_key_with_an_explanation() {
 
 #[test]
 fn the_list_of_keys_is_exactly_what_serde_accepts() {
-    let sections: [(&str, Vec<&str>); 7] = [
+    let sections: [(&str, Vec<&str>); 8] = [
         ("proxy", fields::<proxy::Section>()),
         ("engine", fields::<EngineOpts>()),
+        ("peers[]", fields::<peers::Item>()),
         ("pool", fields::<PoolSettings>()),
         ("backend", fields::<backend::Section>()),
         ("databases.*.writer", fields::<databases::Writer>()),
@@ -173,7 +175,7 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
         ),
         (
             "engine:\n  zzzzzz: 5",
-            "pgmux.yaml:2: engine.zzzzzz: this key is not known; expected one of shards, pin",
+            "pgmux.yaml:2: engine.zzzzzz: this key is not known; expected one of shards, pin, instance_id",
         ),
     ];
     for (front, message) in table {
@@ -200,6 +202,54 @@ fn keys_that_nothing_would_heed_are_refused() {
     assert!(
         refused(&readers).contains("pgmux.yaml:4: databases.app.readers: this key is not known")
     );
+}
+
+#[test]
+fn peers_are_read_without_the_own_instance() {
+    let config = accepted(&with(
+        "engine: {instance_id: 2}\npeers: [{id: 1, address: 'a.b:6432'}, {id: 2, address: /run/two}, {id: 3, address: '[::1]:6433'}]",
+    ));
+    let shown: Vec<_> = config
+        .peers
+        .iter()
+        .map(|peer| format!("{} {}", peer.id, peer.address))
+        .collect();
+    assert_eq!(shown, ["1 a.b:6432", "3 [::1]:6433"]);
+    assert!(accepted(&with("peers:")).peers.is_empty());
+}
+
+#[test]
+fn peers_that_fit_nothing_are_refused_with_their_line() {
+    let table = [
+        (
+            "peers: [{id: 1, address: 'a:1'}]",
+            "pgmux.yaml:1: peers: expected engine.instance_id beside it, from 1 to 255: keys must say whose they are",
+        ),
+        (
+            "engine: {instance_id: 256}",
+            "pgmux.yaml:1: engine.instance_id: expected a whole number from 1 to 255, got \"256\"",
+        ),
+        (
+            "engine: {instance_id: 1}\npeers: [{id: 2}]",
+            "pgmux.yaml:2: peers[0].address: expected this key, for example address: 10.0.0.2:6432",
+        ),
+        (
+            "engine: {instance_id: 1}\npeers:\n- {address: 'a:1'}",
+            "pgmux.yaml:3: peers[0].id: expected this key, for example id: 2",
+        ),
+        (
+            "engine: {instance_id: 1}\npeers: [{id: 2, address: 'a:1'}, {id: 2, address: 'b:1'}]",
+            "pgmux.yaml:2: peers[1].id: 2 is listed twice",
+        ),
+        (
+            "engine: {instance_id: 1}\npeers: [{id: 2, address: a}]",
+            "peers[0].address: expected host:port, [::1]:port, a socket directory (/run/pgmux) or unix:/path, got \"a\"",
+        ),
+    ];
+    for (front, message) in table {
+        let refusal = refused(&with(front));
+        assert!(refusal.contains(message), "{refusal}");
+    }
 }
 
 #[test]

@@ -217,6 +217,17 @@ impl Link {
         self.socket.flushed().await
     }
 
+    /// Waits until the peer has closed, whatever it says before. Takes the
+    /// link's waker.
+    pub async fn drained(&self) {
+        while !self.ended() {
+            while self.take().is_some() {}
+            if !self.ended() {
+                self.readable().await;
+            }
+        }
+    }
+
     /// Waits until bytes have come or the end has. Takes the link's waker.
     /// Dropping the future loses nothing.
     pub async fn readable(&self) {

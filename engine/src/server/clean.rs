@@ -116,7 +116,7 @@ async fn end_work(pool: &Rc<ShardPool>, server: &mut Server) -> Result<(), Broke
     if server.is_suspect() {
         reset(pool, server).await?;
     }
-    while server.cancels.get() > 0 {
+    while server.cancels.under_way() > 0 {
         pool.shard.ring.sleep(CANCEL_POLL).await;
     }
     // A cancel that came too late for the client's query may have hit one of

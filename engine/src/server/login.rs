@@ -25,7 +25,6 @@ use router::effects::Effects;
 use socket2::SockAddr;
 use std::fmt;
 use std::io;
-use std::net::ToSocketAddrs;
 use std::rc::Rc;
 use std::time::Instant;
 use zeroize::Zeroizing;
@@ -161,7 +160,7 @@ async fn attempt_version(
     version: ProtocolVersion,
     secured: &mut bool,
 ) -> Result<Server, LoginError> {
-    let socket = connect(pool).await?;
+    let (socket, address) = connect(pool).await?;
     let socket = secure::begin(pool, socket, way).await?;
     *secured = socket.security().is_some();
     let mut login = Login {
@@ -169,6 +168,7 @@ async fn attempt_version(
         group: pool.group(),
         keys: pool.keys(),
         socket,
+        address,
         frames: Deframer::new(Side::Backend),
         version,
     };
@@ -178,7 +178,7 @@ async fn attempt_version(
 }
 
 /// Tries all addresses of the target in turn.
-async fn connect(pool: &ShardPool) -> Result<Socket, LoginError> {
+async fn connect(pool: &ShardPool) -> Result<(Socket, SockAddr), LoginError> {
     let addresses = addresses(pool).await.map_err(LoginError::Unreachable)?;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in addresses {
@@ -189,10 +189,7 @@ async fn connect(pool: &ShardPool) -> Result<Socket, LoginError> {
                 .await
         };
         match attempt.await {
-            Ok(socket) => {
-                pool.set_address(address);
-                return Ok(socket);
-            }
+            Ok(socket) => return Ok((socket, address)),
             Err(error) => last = error,
         }
     }
@@ -207,18 +204,7 @@ async fn addresses(pool: &ShardPool) -> io::Result<Vec<SockAddr>> {
                 .ok_or_else(|| io::Error::other("no socket path"))?;
             Ok(vec![SockAddr::unix(path)?])
         }
-        Target::Tcp { host, port } => {
-            if let Ok(address) = host.parse::<std::net::IpAddr>() {
-                return Ok(vec![std::net::SocketAddr::new(address, *port).into()]);
-            }
-            let name = (host.clone(), *port);
-            // getaddrinfo blocks, so it runs beside the shard.
-            let found = pool
-                .shard
-                .offload(move || name.to_socket_addrs().map(|all| all.collect::<Vec<_>>()))
-                .await?;
-            Ok(found.into_iter().map(SockAddr::from).collect())
-        }
+        Target::Tcp { host, port } => pool.shard.look_up_host(host, *port).await,
     }
 }
 
@@ -227,6 +213,7 @@ struct Login<'a> {
     group: &'a Group,
     keys: Option<Keys>,
     socket: Link,
+    address: SockAddr,
     frames: Deframer,
     /// Asked for, then spoken.
     version: ProtocolVersion,
@@ -465,7 +452,7 @@ impl Login<'_> {
             let message = read(&self.socket, &mut self.frames, LOGIN_MESSAGE_BYTES).await?;
             match message.tag {
                 b'S' => parameters.read(&message.body),
-                b'K' => cancel_key = cancel_key_of(&message.body),
+                b'K' => cancel_key = cancel_key_of(&message.body, &self.address),
                 b'N' => {}
                 b'E' => return Err(refused(&message.body)),
                 b'Z' => {
@@ -506,12 +493,13 @@ fn md5_hash(user: &[u8], password: &str) -> Zeroizing<String> {
 }
 
 /// Without a usable key queries cannot be cancelled; nothing else suffers.
-fn cancel_key_of(body: &[u8]) -> Option<CancelKey> {
+fn cancel_key_of(body: &[u8], address: &SockAddr) -> Option<Rc<CancelKey>> {
     let BackendKeyData { pid, key } = BackendKeyData::decode(body).ok()?;
-    Some(CancelKey {
+    Some(Rc::new(CancelKey {
         pid,
         key: key.into(),
-    })
+        address: address.clone(),
+    }))
 }
 
 fn refused(body: &[u8]) -> LoginError {

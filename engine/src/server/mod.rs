@@ -12,6 +12,7 @@ pub mod probe;
 pub mod secure;
 mod statements;
 
+pub use cancel::Cancels;
 pub use keys::Keys;
 pub use native::{FoundStatement, Native};
 pub use note::{Note, UnnamedStatement};
@@ -27,7 +28,7 @@ use protocol::backend::TransactionStatus;
 use protocol::frame::Deframer;
 use protocol::ledger::Ledger;
 use router::effects::Effects;
-use std::cell::Cell;
+use socket2::SockAddr;
 use std::rc::Rc;
 
 /// A logged-in server. Owned by exactly one of: its pool, a session, a task
@@ -63,10 +64,9 @@ pub struct Server {
     /// Its last error was FATAL, or worse: nothing comes behind it.
     pub said_goodbye: bool,
     /// For cancelling; some servers give none.
-    pub cancel_key: Option<CancelKey>,
-    /// Cancel requests on their way to it. While there are any it must not
-    /// change hands.
-    pub cancels: Rc<Cell<u32>>,
+    pub cancel_key: Option<Rc<CancelKey>>,
+    /// Cancel requests on their way to it.
+    pub cancels: Rc<Cancels>,
     /// Its place in the pool.
     pub slot: u32,
 }
@@ -83,12 +83,13 @@ pub enum Slot {
 }
 
 /// What a server gave us to cancel its queries with.
-#[derive(Clone)]
 pub struct CancelKey {
     /// The process id.
     pub pid: u32,
     /// 4 to 256 secret bytes.
-    pub key: Rc<[u8]>,
+    pub key: Box<[u8]>,
+    /// Where the server is: its name may mean another one by now.
+    pub address: SockAddr,
 }
 
 impl Server {

@@ -135,7 +135,7 @@ impl Session {
         let Some(server) = &self.server else {
             return false;
         };
-        if !server.is_at_rest() || server.cancels.get() > 0 || self.holds_server() {
+        if !server.is_at_rest() || server.cancels.under_way() > 0 || self.holds_server() {
             return false;
         }
         self.forgive();

@@ -20,12 +20,14 @@
 //! | `returning` | `RESET`, which returns to the startup packet |
 //! | `ask` | the question what the session holds, together with a request |
 //! | `custom` | the names of custom settings in texts and parameters |
+//! | `cancel` | what a cancel request is for |
 //! | `lease` | getting a server, giving it back, what it must be asked before |
 //! | `replies` | frames what the server sends, books it in the ledger |
 //! | `refuse` | errors of our own, in the order and shape that PostgreSQL has |
 
 mod ask;
 mod body;
+mod cancel;
 mod custom;
 mod deallocate;
 mod lease;
@@ -44,9 +46,9 @@ use crate::client::{Entered, fatal, say_and_close};
 use crate::limits::OWED_SILENCE;
 use crate::link::Link;
 use crate::server::clean::{self, Departure};
-use crate::server::{Parameters, Server, cancel};
+use crate::server::{Parameters, Server};
 use crate::settings::{Entries, Label};
-use crate::shard::{Guard, Refusal, Seat, Shard, ShardPool};
+use crate::shard::{Refusal, Seat, Shard, ShardPool};
 use ::pool::config::PoolMode;
 use ask::Ending;
 use body::Body;
@@ -114,6 +116,9 @@ pub struct Session {
     /// What the client was told of the reported settings, while a change of
     /// them is held back because it may be taken back.
     told: Option<Box<Parameters>>,
+    /// So many cancel requests wait until a request of ours, which is ahead of
+    /// what they are for, is answered.
+    cancels_bound: u32,
     /// The client will say no more.
     goodbye: bool,
     /// The server has sent something; see [`Session::take_leave`].
@@ -175,6 +180,7 @@ impl Session {
             reported: None,
             returning: None,
             told: None,
+            cancels_bound: 0,
             goodbye: false,
             relayed: false,
             fate: None,
@@ -245,13 +251,16 @@ impl Session {
         }
         if self.server.is_some() {
             self.replies(cx)?;
-            if self.awaits_answer() && !self.is_amid_something() {
+            if self.awaits_answer() && !self.is_amid_something() && !self.is_being_cancelled() {
                 self.settle(cx);
             }
             // One that was granted just now is for the request that waits.
             if !waited {
                 self.release_if_free(cx);
             }
+        }
+        if self.cancels_bound > 0 {
+            self.heed_bound_cancels();
         }
         self.requests(cx)?;
         if waited {
@@ -272,28 +281,9 @@ impl Session {
             return Err(End::Saying(words));
         }
         if !control.cancel.borrow().is_empty() {
-            let guards = control.cancel.take();
-            self.cancel(cx, guards);
+            self.heed_cancels(cx);
         }
         Ok(())
-    }
-
-    /// A cancel request does nothing to a client that waits for no answer.
-    fn cancel(&mut self, cx: &Context<'_>, guards: Vec<Guard>) {
-        if let Some(server) = &self.server
-            && server.ledger.owes_client()
-        {
-            let waker = Some(cx.waker().clone());
-            cancel::send(&self.pool, server.cancel_handle(), waker, guards);
-        }
-        if self.seat.as_mut().is_some_and(Seat::leave) {
-            let message = "canceling statement due to user request".to_owned();
-            self.refusal = Some(Box::new(Refusal {
-                code: SqlState::QUERY_CANCELED,
-                message,
-            }));
-            cx.waker().wake_by_ref();
-        }
     }
 
     /// Between transactions, with nothing asked. In session mode the server

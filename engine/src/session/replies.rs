@@ -12,9 +12,9 @@ use crate::server::{Note, Parameters, Server};
 use crate::shard::bump;
 use ::pool::config::PoolMode;
 use protocol::backend::TransactionStatus;
-use protocol::error::SqlState;
+use protocol::error::{Fields, SqlState};
 use protocol::frame::{Head, Step};
-use protocol::ledger::{Reply, Whose};
+use protocol::ledger::{Ledger, Reply, Whose};
 use protocol::tag::backend_tag as tag;
 use std::rc::Rc;
 use std::task::Context;
@@ -386,6 +386,13 @@ impl Session {
                 }
                 Fate::Swallow
             }
+            // In a batch of the client's, which fails as a whole: the client
+            // has had it cancelled.
+            Reply::Failed(Whose::Ours)
+                if is_cancelled(body) && ends_with_clients(&server.ledger) =>
+            {
+                Fate::Relay
+            }
             Reply::Failed(Whose::Ours) => {
                 // Settings that were accepted before are refused now: the
                 // client must not believe that its request ran under them.
@@ -468,6 +475,19 @@ impl Session {
             "the connection to the server was lost",
         )))
     }
+}
+
+/// Whether an error says that a request was cancelled.
+fn is_cancelled(body: &[u8]) -> bool {
+    Fields::new(body).code() == Some(SqlState::QUERY_CANCELED)
+}
+
+/// Whether the batch in which an error has come is ended by the client.
+fn ends_with_clients(ledger: &Ledger<Note>) -> bool {
+    ledger.is_skipping()
+        || ledger
+            .head()
+            .is_some_and(|entry| entry.whose == Whose::Client)
 }
 
 /// Passes the rows at the front, which may be thousands.

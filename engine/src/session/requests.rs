@@ -85,7 +85,7 @@ impl Session {
         }
         match &self.server {
             Some(server) => {
-                server.cancels.get() == 0
+                server.cancels.under_way() == 0
                     && server.ledger.len() < LEDGER_ENTRIES
                     && !server.socket.is_full()
             }

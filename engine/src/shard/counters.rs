@@ -45,6 +45,12 @@ counters! {
     violations,
     /// Cancel requests received.
     cancels,
+    /// Cancel requests sent to servers.
+    cancels_sent,
+    /// Cancel requests passed on to other instances.
+    cancels_forwarded,
+    /// Cancel requests dropped because too many were under way.
+    cancels_dropped,
     /// Replication connections that were passed through.
     replications,
     /// Sessions that had to keep their server behind a transaction.

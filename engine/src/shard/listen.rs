@@ -9,12 +9,13 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Accepts until the shard drains.
+/// Accepts until no shard has clients any more: whoever comes while the process
+/// stops may bring a cancel request.
 pub(super) async fn accept(shard: Rc<Shard>, listener: Listener) {
     let mut quiet_until = Instant::now();
     loop {
         let next = futures_lite::future::or(async { Some(listener.accept().await) }, async {
-            shard.drain.wait().await;
+            shard.deaf.wait().await;
             None
         });
         match next.await {

@@ -7,6 +7,7 @@ use admin::stats::ShardStats;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::any::Any;
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 /// A message to a shard.
 pub enum Mail {
@@ -45,6 +46,8 @@ pub enum Mail {
         key: Box<[u8]>,
         /// Dropped when the request can hit nothing any more.
         guard: Guard,
+        /// When whoever asked does not wait for that any more.
+        until: Instant,
     },
     /// Somebody wants to see the counters.
     Stats(Sender<ShardStats>),

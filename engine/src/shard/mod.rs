@@ -3,6 +3,7 @@
 //! and what is never touched by a query in steady state: the pools' budgets,
 //! the users' credentials, what servers report at login.
 
+mod cancel;
 mod clients;
 mod counters;
 mod listen;
@@ -11,11 +12,13 @@ mod lookup;
 mod mailbox;
 mod offload;
 mod pool;
+mod process_ids;
 mod reports;
 mod roles;
 mod run;
 mod secret;
 
+pub use cancel::{Cancels, Capped};
 pub use clients::{Clients, Control};
 pub use counters::{Counters, bump};
 pub use listen::Counted;
@@ -24,6 +27,7 @@ pub use lookup::{Answers, Found};
 pub use mailbox::{Mail, Mailbox, Postbox};
 pub use offload::Guard;
 pub use pool::{PoolId, Refusal, Seat, ShardPool};
+pub use process_ids::{INSTANCE_MAX, Owner, ProcessIds};
 pub use reports::Reports;
 pub use roles::Roles;
 pub use run::{ShardSeed, run};
@@ -46,6 +50,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 /// What all tasks of a shard share.
 pub struct Shard {
@@ -59,8 +64,10 @@ pub struct Shard {
     pub clients: Clients,
     /// What it counts.
     pub counters: Counters,
-    /// Cancel requests on their way from here.
-    pub cancels: Cell<usize>,
+    /// What it tells clients to be cancelled by.
+    pub process_ids: ProcessIds,
+    /// Cancel requests on their way.
+    pub cancels: Cancels,
     /// Clients that have not logged in.
     pub unauthenticated: Cell<usize>,
     /// Clients that wait for a server, of any pool.
@@ -68,6 +75,10 @@ pub struct Shard {
     /// Given when the process is told to stop: no new clients, the idle ones
     /// leave.
     pub drain: Signal,
+    /// Given when nobody is left whose query could be cancelled.
+    deaf: Signal,
+    /// Shards that have clients.
+    inhabited: Arc<AtomicUsize>,
     /// What is known of the users' passwords.
     pub credentials: Arc<Credentials>,
     /// What PostgreSQL has said of users, for all shards.
@@ -128,6 +139,7 @@ impl Shard {
         let mut stats = self.counters.snapshot();
         stats.clients = self.clients.len() as u64;
         stats.logging_in = self.unauthenticated.get() as u64;
+        stats.cancels_under_way = self.cancels.under_way() as u64;
         stats.sockets = self.ring.open_sockets() as u64;
         stats.buffers_lent = u64::from(self.ring.lent_buffers());
         stats.panics = task::panics();

@@ -6,8 +6,11 @@
 
 use super::{Mail, Postbox, Shard};
 use slab::Slab;
+use socket2::SockAddr;
 use std::any::Any;
 use std::cell::RefCell;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::task::{Poll, Waker};
 
 #[derive(Default)]
@@ -73,6 +76,19 @@ impl Shard {
         drop(pending);
         let result = result.and_then(|result| result.downcast::<T>().ok());
         *result.expect("a job's result has the job's type")
+    }
+
+    /// The addresses of a host. getaddrinfo blocks, so it runs beside the
+    /// shard.
+    pub async fn look_up_host(&self, host: &str, port: u16) -> io::Result<Vec<SockAddr>> {
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(address, port).into()]);
+        }
+        let name = (host.to_owned(), port);
+        let found = self
+            .offload(move || name.to_socket_addrs().map(|all| all.collect::<Vec<_>>()))
+            .await?;
+        Ok(found.into_iter().map(SockAddr::from).collect())
     }
 
     /// Hands a guard out and waits until it has been dropped.

@@ -19,7 +19,6 @@ use protocol::error::SqlState;
 use protocol::startup::ProtocolVersion;
 use seat::Waiter;
 use slab::Slab;
-use socket2::SockAddr;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -67,7 +66,6 @@ pub struct ShardPool {
     /// Idle servers; a place without one is of a leased server.
     servers: RefCell<Slab<Option<Box<Server>>>>,
     waiters: RefCell<Slab<Waiter>>,
-    address: RefCell<Option<SockAddr>>,
     /// What servers are asked to speak.
     newest_version: Cell<ProtocolVersion>,
     salted: RefCell<Option<SaltedKey>>,
@@ -163,7 +161,6 @@ impl ShardPool {
             decide: RefCell::new(Pool::new(settings, budget, place)),
             servers: RefCell::default(),
             waiters: RefCell::default(),
-            address: RefCell::new(None),
             newest_version: Cell::new(ProtocolVersion::V3_2),
             salted: RefCell::new(None),
             janitor: Janitor::default(),
@@ -260,7 +257,11 @@ impl ShardPool {
 
     /// A client is done with a server that is clean and at rest.
     pub fn release(self: &Rc<Self>, server: Box<Server>) {
-        debug_assert!(!server.is_suspect());
+        debug_assert!(!server.is_suspect() && server.cancels.under_way() == 0);
+        if server.cancels.are_lost() {
+            self.discard(server);
+            return;
+        }
         bump(&self.shard.counters.transactions);
         let placed = self
             .decide
@@ -440,16 +441,6 @@ impl ShardPool {
     pub fn starts_with(&self, name: &[u8], value: &[u8]) -> bool {
         let fresh = self.fresh.borrow();
         fresh.as_ref().and_then(|fresh| fresh.get(name)) == Some(value)
-    }
-
-    /// Where the servers are, once one was reached.
-    pub fn address(&self) -> Option<SockAddr> {
-        self.address.borrow().clone()
-    }
-
-    /// Remembers where a server was reached.
-    pub fn set_address(&self, address: SockAddr) {
-        *self.address.borrow_mut() = Some(address);
     }
 
     /// The newest protocol version that its servers do not refuse.

@@ -1,8 +1,8 @@
 //! A shard's life, from its thread's start to its end.
 
 use super::{
-    Answers, Clients, Counters, Loads, Mail, Mailbox, Offload, Postbox, Reports, Roles, Shard,
-    ShardPool, listen,
+    Answers, Cancels, Clients, Counters, Loads, Mail, Mailbox, Offload, Postbox, ProcessIds,
+    Reports, Roles, Shard, ShardPool, cancel, listen,
 };
 use crate::client::{Brakes, Credentials};
 use crate::config::Config;
@@ -17,6 +17,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// What a shard is made of, handed to its thread.
@@ -43,6 +44,8 @@ pub struct ShardSeed {
     pub replications: Arc<Budget>,
     /// For each group, the servers that all shards together may have.
     pub budgets: Vec<Arc<Budget>>,
+    /// The shards that have not got rid of their clients yet.
+    pub inhabited: Arc<AtomicUsize>,
     /// There are more shards than CPUs.
     pub crowded: bool,
     /// Its listening sockets.
@@ -70,7 +73,6 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
     let shard = Rc::new(Shard {
         id: seed.id,
         ring: ring.clone(),
-        config: seed.config,
         credentials: seed.credentials,
         answers: seed.answers,
         brakes: seed.brakes,
@@ -83,10 +85,14 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         handshakes: Handshakes::default(),
         clients: Clients::default(),
         counters: Counters::default(),
-        cancels: Cell::new(0),
+        process_ids: ProcessIds::new(seed.config.engine.instance_id, peers.len()),
+        cancels: Cancels::new(seed.config.peers.len()),
+        config: seed.config,
         unauthenticated: Cell::new(0),
         waiting: Cell::new(0),
         drain: Signal::default(),
+        deaf: Signal::default(),
+        inhabited: seed.inhabited,
         finished: Signal::default(),
         pools: OnceCell::new(),
         role_pools: RefCell::default(),
@@ -167,12 +173,12 @@ fn open(shard: &Rc<Shard>, mail: Mail) {
             }
         }
         Mail::LookUp { group, user, guard } => shard.look_up_here(group, user, guard),
-        Mail::Cancel { slot, key, guard } => {
-            if let Some(client) = shard.clients.find(slot, &key) {
-                client.cancel.borrow_mut().push(guard);
-                client.wake();
-            }
-        }
+        Mail::Cancel {
+            slot,
+            key,
+            guard,
+            until,
+        } => cancel::take(shard, slot, &key, guard, until),
         Mail::Stats(reply) => {
             // The asker may have lost patience.
             let _ = reply.try_send(shard.stats());
@@ -182,7 +188,16 @@ fn open(shard: &Rc<Shard>, mail: Mail) {
 }
 
 /// Waits for the clients to leave, says goodbye to the servers, ends the shard.
+/// Cancel requests are taken as long as any shard has clients: they come to any.
 async fn drain(shard: Rc<Shard>) {
+    while !shard.clients.is_empty() {
+        shard.ring.sleep(DRAIN_POLL).await;
+    }
+    shard.inhabited.fetch_sub(1, Ordering::AcqRel);
+    while shard.inhabited.load(Ordering::Acquire) > 0 {
+        shard.ring.sleep(DRAIN_POLL).await;
+    }
+    shard.deaf.give();
     while !shard.clients.is_empty() || shard.unauthenticated.get() > 0 {
         shard.ring.sleep(DRAIN_POLL).await;
     }

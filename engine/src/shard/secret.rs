@@ -33,6 +33,11 @@ impl CancelSecret {
         &self.bytes[..usize::from(self.len)]
     }
 
+    /// Whether a key has the length of one of these.
+    pub fn may_be(key: &[u8]) -> bool {
+        matches!(key.len(), SHORT | LONG)
+    }
+
     /// Whether a cancel request shows this secret. The time that it takes says
     /// nothing about the bytes.
     pub fn is(&self, shown: &[u8]) -> bool {

@@ -247,6 +247,14 @@ impl<Note> Ledger<Note> {
             .any(|entry| entry.whose != Whose::Ours && entry.kind != Kind::CopyEnd)
     }
 
+    /// Whether the server is at a request of ours that ends before the
+    /// client's begins.
+    pub fn is_at_ours(&self) -> bool {
+        let ours = self.queue.iter();
+        ours.take_while(|entry| entry.whose == Whose::Ours)
+            .any(|entry| matches!(entry.kind, Kind::Query | Kind::FunctionCall | Kind::Sync))
+    }
+
     /// Whether something is owed that makes the server send what it has:
     /// replies to a batch without `Sync` may wait in its buffer for ever.
     pub fn will_be_sent(&self) -> bool {
