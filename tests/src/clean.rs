@@ -67,6 +67,8 @@ impl Inspector {
             .collect();
         let mut shards = shards_of(&suspicions.clients);
         let (mut holders, mut waiting) = (Vec::new(), Vec::new());
+        // They stay, so that the next client lands on another shard.
+        let mut spent = Vec::new();
         for _ in 0..CLIENTS_MAX {
             if unseen.is_empty() {
                 break;
@@ -81,6 +83,7 @@ impl Inspector {
             } else {
                 // Nothing is left to see on this shard.
                 client.query("rollback");
+                spent.push(client);
                 shards.pop();
                 let servers = direct.servers();
                 unseen.retain(|server| servers.contains(server));
