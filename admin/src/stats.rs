@@ -3,6 +3,7 @@
 //! Each shard counts in plain cells of its own. Whoever wants to know asks
 //! every shard by message and adds the answers here.
 
+use crate::histogram::Histogram;
 use std::fmt;
 
 macro_rules! stats {
@@ -11,12 +12,15 @@ macro_rules! stats {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct ShardStats {
             $($(#[$doc])* pub $name: u64,)*
+            /// How long servers took to get from shard to shard.
+            pub handover_times: Histogram,
         }
 
         impl ShardStats {
             /// Adds another shard's figures.
             pub fn merge(&mut self, other: &ShardStats) {
                 $(self.$name = self.$name.saturating_add(other.$name);)*
+                self.handover_times.merge(&other.handover_times);
             }
 
             /// Names and figures, in the order of the fields.
@@ -60,6 +64,10 @@ stats! {
     server_login_failures,
     /// Replication connections passed through since the start.
     replications,
+    /// Servers given to other shards since the start.
+    handovers_given,
+    /// Servers got from other shards since the start.
+    handovers_taken,
     /// Clients that had to wait for a server since the start.
     waits,
     /// Of these, those that waited in vain.
@@ -89,13 +97,19 @@ stats! {
 }
 
 impl fmt::Display for ShardStats {
-    /// `name=figure` pairs, as they stand in a log line.
+    /// `name=figure` pairs, as they stand in a log line; last the times, where
+    /// there are any.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, (name, figure)) in self.figures().enumerate() {
             if at > 0 {
                 f.write_str(" ")?;
             }
             write!(f, "{name}={figure}")?;
+        }
+        for (name, per_mille) in [("p50", 500), ("p99", 990)] {
+            if let Some(time) = self.handover_times.quantile(per_mille) {
+                write!(f, " handover_{name}_ns={}", time.as_nanos())?;
+            }
         }
         Ok(())
     }

@@ -11,6 +11,7 @@
 //! - [`pgbench`], [`matrix`]: one run, and the order of all runs;
 //! - [`results`], [`stats`], [`verdict`]: figures, ratios, targets;
 //! - [`idle`], [`login`]: many clients that do nothing;
+//! - [`moves`]: all clients on one shard;
 //! - [`attack`]: what strangers do to those who are let in;
 //! - [`instructions`]: user instructions per transaction;
 //! - [`report`]: Markdown, SVG and CSV.
@@ -26,6 +27,7 @@ pub mod lineup;
 pub mod login;
 pub mod machine;
 pub mod matrix;
+pub mod moves;
 pub mod peers;
 pub mod pgbench;
 pub mod process;

@@ -15,9 +15,12 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::dsn::Dsn;
 
-/// A client that has logged in. It owns its socket and nothing else, so that thousands fit.
+/// A client that has logged in. It owns its socket and hardly more, so that thousands fit.
 #[derive(Debug)]
-pub struct Session(Socket);
+pub struct Session {
+    socket: Socket,
+    pid: u32,
+}
 
 impl Session {
     /// Logs in, from a source address of its own if one is given.
@@ -28,26 +31,35 @@ impl Session {
             socket,
             dsn,
             unread: BytesMut::new(),
+            pid: 0,
         };
         login.run()?;
-        Ok(Self(login.socket))
+        Ok(Self {
+            socket: login.socket,
+            pid: login.pid,
+        })
+    }
+
+    /// The shard of pgmux that it is on, from 0; pgmux says it in the process id.
+    pub fn shard(&self) -> u32 {
+        (self.pid >> SLOT_BITS).saturating_sub(1)
     }
 
     /// Whether the other side still holds it open and has said nothing more.
     pub fn is_quiet(&self) -> bool {
-        if self.0.set_nonblocking(true).is_err() {
+        if self.socket.set_nonblocking(true).is_err() {
             return false;
         }
         // A byte is either a FATAL or the end, both of which an idle client should never see.
         let mut byte = [0u8];
-        matches!((&self.0).read(&mut byte), Err(e) if e.kind() == ErrorKind::WouldBlock)
+        matches!((&self.socket).read(&mut byte), Err(e) if e.kind() == ErrorKind::WouldBlock)
     }
 
     /// Asks something small and waits for the answer.
     pub fn ask(&self) -> Result<()> {
         let mut out = BytesMut::new();
         frontend::query("select 1", &mut out)?;
-        (&self.0).write_all(&out)?;
+        (&self.socket).write_all(&out)?;
         let mut unread = BytesMut::new();
         let mut chunk = [0u8; 1024];
         loop {
@@ -58,7 +70,7 @@ impl Session {
                     _ => {}
                 }
             }
-            let read = (&self.0)
+            let read = (&self.socket)
                 .read(&mut chunk)
                 .context("waiting for an answer")?;
             if read == 0 {
@@ -72,7 +84,7 @@ impl Session {
     pub fn close(self) {
         let mut out = BytesMut::new();
         frontend::terminate(&mut out);
-        let _ = (&self.0).write_all(&out);
+        let _ = (&self.socket).write_all(&out);
     }
 }
 
@@ -80,6 +92,7 @@ struct Login<'a> {
     socket: Socket,
     dsn: &'a Dsn,
     unread: BytesMut,
+    pid: u32,
 }
 
 impl Login<'_> {
@@ -103,7 +116,8 @@ impl Login<'_> {
                 Message::AuthenticationSasl(body) => self.scram(&body)?,
                 Message::ReadyForQuery(_) => return Ok(()),
                 Message::ErrorResponse(body) => bail!("refused: {}", error_text(&body)?),
-                // AuthenticationOk, ParameterStatus, BackendKeyData, NoticeResponse.
+                Message::BackendKeyData(body) => self.pid = body.process_id() as u32,
+                // AuthenticationOk, ParameterStatus, NoticeResponse.
                 _ => {}
             }
         }
@@ -217,5 +231,7 @@ where
     Ok(iterator.next()?)
 }
 
+/// The bits of pgmux's process ids that are not the shard's.
+const SLOT_BITS: u32 = 20;
 /// A login takes milliseconds; a target that queues logins behind each other may take longer.
 const LOGIN_LIMIT: Duration = Duration::from_secs(20);

@@ -9,6 +9,8 @@ use crate::total::Total;
 /// The permits of one (group, target) over all shards. A permit stands for one server that is open, closing or logging
 /// in; never more than `max` are out.
 ///
+/// A server that moves to another shard takes its permit along: nothing is counted anew.
+///
 /// A permit that comes back goes straight to the shard that has been hungry for the longest time, if one is; only
 /// else does it become free for whoever asks first. So a busy shard cannot take permits past a starving one.
 ///
@@ -35,7 +37,7 @@ struct Taken {
 struct Slot {
     /// Since when the shard is hungry, see [`Budget::stamp`]; 0 when it is not, or when a permit is promised to it.
     since: AtomicU64,
-    /// Permits that other shards have undertaken to send, the granted ones included.
+    /// Permits and servers that other shards have undertaken to send, the granted ones included.
     promised: AtomicU32,
     /// Permits that have arrived and that the shard has not yet collected.
     granted: AtomicU32,
@@ -214,6 +216,11 @@ impl Budget {
         }
     }
 
+    /// What was promised to `shard` has arrived, or will not.
+    pub(crate) fn fulfil(&self, shard: usize) {
+        self.slots[shard].0.promised.fetch_sub(1, SeqCst);
+    }
+
     /// Hands a taken permit to `shard`, which was promised one.
     pub(crate) fn grant(&self, shard: usize) {
         self.slots[shard].0.granted.fetch_add(1, SeqCst);
@@ -249,7 +256,7 @@ impl Budget {
         granted
     }
 
-    /// Permits that are on their way to the shard.
+    /// Permits and servers that are on their way to the shard.
     pub(crate) fn promised(&self, shard: usize) -> u32 {
         self.slots[shard].0.promised.load(SeqCst)
     }

@@ -10,10 +10,12 @@
 //! 3. After any call that can change what is needed (a client waits, a server or a login was lost, a wake arrived):
 //!    [`Pool::logins_wanted`]; start that many logins and report each by [`Pool::connected`] or [`Pool::login_failed`].
 //! 4. Whatever closes, for whatever reason, is reported by [`Pool::discard`] after its socket was closed. A server holds
-//!    its permit until then, so that the sum over shards is exact even while servers move.
+//!    its permit until then. One that is to be given away is reported by [`Pool::hand_over`] when it has left the
+//!    shard's ring; what that answers is its permit and goes with it, to [`Pool::arrived`] of the other shard. So the sum
+//!    over shards is exact even while servers move.
 //! 5. At the end of a turn: send a wake to each shard from [`Pool::next_wake`]; set a timer for [`Pool::next_deadline`],
 //!    and when it fires call [`Pool::expire`], then [`Pool::logins_wanted`].
-//! 6. A shard that receives a wake closes what [`Pool::give_up_idle`] hands out, then calls [`Pool::logins_wanted`].
+//! 6. A shard that receives a wake hands over what [`Pool::give_up_idle`] gives, then calls [`Pool::logins_wanted`].
 
 mod backoff;
 mod budget;
@@ -26,7 +28,7 @@ mod total;
 mod waiters;
 
 pub use budget::Budget;
-pub use pool::{Acquire, CloseReason, Expired, MARGIN, PATIENCE, Placed, Pool};
+pub use pool::{Acquire, CloseReason, Expired, MARGIN, Moving, PATIENCE, Placed, Pool, SETTLING};
 pub use servers::ServerKey;
 pub use settings::{LOGINS_MAX, Settings};
 pub use total::Total;

@@ -1,10 +1,14 @@
 //! The servers and the waiting clients of one shard for one (group, target), and every decision about them.
 
+mod moving;
+
+pub use moving::Moving;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::backoff::{Backoff, shortened};
-use crate::hunger::Hunger;
+use crate::hunger::{Asking, Hunger};
 use crate::servers::{ServerKey, Servers, State};
 use crate::waiters::{Ticket, Waiters};
 use crate::{Budget, Settings};
@@ -13,9 +17,10 @@ use crate::{Budget, Settings};
 /// order of calls.
 ///
 /// Invariants, checked by [`Pool::check_invariants`]:
-/// - a permit of the budget is held for each server until it is discarded, for each login in flight, and for each
-///   permit that another shard sent and that is not used yet; for nothing else;
-/// - a server is idle, leased or closing;
+/// - a permit of the budget is held for each server until it is discarded or handed over, for each login in flight, and
+///   for each permit that another shard sent and that is not used yet; for nothing else. A server between two shards
+///   has its permit with it, see [`Moving`];
+/// - a server is idle, leased or leaving;
 /// - no client waits while a server is idle;
 /// - clients are served in the order in which they came.
 #[derive(Debug)]
@@ -30,6 +35,7 @@ pub struct Pool<K, W> {
     in_hand: u32,
     backoff: Backoff,
     hunger: Option<Hunger>,
+    asking: Asking,
     wakes: Vec<usize>,
 }
 
@@ -52,9 +58,10 @@ pub enum Placed<W> {
     HandOff(W),
     /// To be closed, then discarded.
     Close(CloseReason),
-    /// To be closed, then discarded: its permit goes to a shard whose clients starve.
+    /// To be handed over to a shard whose clients starve, by [`Pool::hand_over`]. If it breaks before, it is discarded:
+    /// then its permit goes there.
     GiveAway {
-        /// The starving shard; [`Pool::next_wake`] names it too, once the server is discarded.
+        /// The starving shard; [`Pool::next_wake`] names it too, where the server is discarded.
         to_shard: usize,
     },
 }
@@ -82,14 +89,18 @@ pub struct Expired<K, W> {
     pub waiters: Vec<W>,
 }
 
-/// A client that waits for this long asks the other shards for a server even though its own shard has some; a server
-/// that moved stays for this long.
+/// Clients that go on waiting ask the other shards again after this time, and then ever more slowly.
 pub const PATIENCE: Duration = Duration::from_millis(10);
 
-/// A client waits for this much longer than another shard's before a server in use there moves. Moving costs a login (2
-/// to 5 ms of both sides' CPU): where more shards than CPUs are all saturated, waits differ by tens of milliseconds
-/// for no other reason than the kernel's time slices, and moving made that worse (half the throughput at 256 clients).
-pub const MARGIN: Duration = Duration::from_millis(100);
+/// A client waits for this much longer than another shard's before a server in use there moves. Moving is cheap, but
+/// where more shards than CPUs are all saturated, waits differ by the kernel's time slices for no better reason, and a
+/// server that has moved waits for its new shard's slice: 4 shards on 2 CPUs with 20 servers and 64 clients did 0.5 to
+/// 0.8 of one shard's transactions with 1 to 5 ms (50 to 500 moves a second), and more than that with 20 and 100 ms (2
+/// to 4 moves a second).
+pub const MARGIN: Duration = Duration::from_millis(20);
+
+/// For this long a server that has moved stays while clients wait.
+pub const SETTLING: Duration = Duration::from_millis(5);
 
 impl<K: ServerKey, W: Copy> Pool<K, W> {
     /// An empty pool of shard number `shard` (from 0 to the budget's number of shards less one).
@@ -112,6 +123,7 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
             in_hand: 0,
             backoff: Backoff::default(),
             hunger: None,
+            asking: Asking::default(),
             wakes: Vec::new(),
         }
     }
@@ -159,7 +171,7 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
             .max_lifetime()
             .map(|lifetime| shortened(lifetime, 0.1 * jitter));
         let end = lifetime.and_then(|lifetime| now.checked_add(lifetime));
-        let at = self.servers.insert(key, now, now + PATIENCE, end);
+        let at = self.servers.insert(key, now, now, end);
         self.budget.publish_open(self.shard, self.servers.open());
         self.place(at, now)
     }
@@ -274,17 +286,6 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
             && self.in_hand == 0
     }
 
-    /// Another shard may starve: the server that has been idle for the longest time leaves for it, to be closed and
-    /// then discarded. To be called until it answers `None` whenever another shard sends a wake.
-    pub fn give_up_idle(&mut self, now: Instant) -> Option<K> {
-        let at = self
-            .servers
-            .longest_idle()
-            .filter(|&at| self.servers.slot(at).settled <= now)?;
-        let shard = self.budget.promise(self.shard, None, PATIENCE)?;
-        Some(self.servers.close(at, Some(shard)))
-    }
-
     /// Another role of the database gets no server: the one that has been idle for the longest time leaves, to be
     /// closed and then discarded.
     pub fn spare_idle(&mut self) -> Option<K> {
@@ -388,13 +389,19 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
                 self.servers.close(at, None);
                 return Placed::Close(CloseReason::Shrunk);
             }
-            let promise =
-                |budget: &Budget| budget.promise(self.shard, self.waiters.oldest(), MARGIN);
-            if let Some(to_shard) = settled.then(|| promise(&self.budget)).flatten() {
+            let own = self.waiters.oldest();
+            if (settled || own.is_none())
+                && let Some(to_shard) = self.budget.promise(self.shard, own, MARGIN)
+            {
                 self.servers.close(at, Some(to_shard));
                 return Placed::GiveAway { to_shard };
             }
         }
+        self.place_here(at, now)
+    }
+
+    /// The same, whoever starves elsewhere.
+    fn place_here(&mut self, at: u32, now: Instant) -> Placed<W> {
         match self.waiters.pop() {
             Some(waiter) => {
                 self.end_hunger_of_nobody();
@@ -447,35 +454,31 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
         }
         let promised = self.budget.promised(self.shard);
         let since = match self.waiters.oldest() {
-            Some(since) if self.lacking(now) > promised && self.hungry_from(since) <= now => since,
+            Some(since) if self.unserved() > promised => since,
             _ => return self.end_hunger(),
         };
+        if self.hunger.is_none() {
+            // Without any server nobody is served, however seldom one asks.
+            if self.servers.live() == 0 && self.logins == 0 {
+                self.asking.hurry();
+            }
+            if !self.asking.is_due(now) {
+                return;
+            }
+        }
         let is_known = self.budget.is_hungry(self.shard);
         if Hunger::must_be_told(self.hunger.as_ref(), since, is_known) {
             self.budget.hunger(self.shard, since);
-            match &mut self.hunger {
-                Some(hunger) if is_known => hunger.move_to(since),
-                hunger => *hunger = Some(Hunger::new(since, now)),
-            }
-            if self.budget.try_take() {
+            self.hunger = Some(Hunger::new(since));
+            if self.lacking(now) > 0 && self.budget.try_take() {
                 self.logins += 1;
                 self.end_hunger();
                 return;
             }
         }
-        if self
-            .hunger
-            .as_mut()
-            .is_some_and(|hunger| hunger.asks_again(now))
-        {
+        if self.asking.asks(now) {
             self.wakes.extend(self.budget.owners(self.shard));
         }
-    }
-
-    /// A shard without any server starves at once; else its own servers get the time to serve the client.
-    fn hungry_from(&self, since: Instant) -> Instant {
-        let starves = self.servers.live() == 0 && self.logins == 0;
-        if starves { since } else { since + PATIENCE }
     }
 
     fn pass_on_surplus(&mut self, now: Instant) {
@@ -535,18 +538,16 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
     fn login_deadline(&self) -> Option<Instant> {
         let lacking = self.unserved().min(self.logins_left());
         let below_min = self.servers.live() + self.logins < self.min_share();
-        if self.backoff.until().is_some() {
-            return self.backoff.until().filter(|_| lacking > 0 || below_min);
-        }
-        if self.budget.shards() == 1 || lacking <= self.budget.promised(self.shard) {
+        let login = self.backoff.until().filter(|_| lacking > 0 || below_min);
+        [login, self.next_ask()].into_iter().flatten().min()
+    }
+
+    /// When this shard asks the others the next time. They may have idle servers where no login succeeds.
+    fn next_ask(&self) -> Option<Instant> {
+        if self.budget.shards() == 1 || self.unserved() <= self.budget.promised(self.shard) {
             return None;
         }
-        let since = self.waiters.oldest()?;
-        Some(
-            self.hunger
-                .as_ref()
-                .map_or(since + PATIENCE, Hunger::next_ask),
-        )
+        self.asking.next()
     }
 
     fn min_share(&self) -> u32 {

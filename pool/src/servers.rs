@@ -49,7 +49,7 @@ pub(crate) struct Slot<K> {
     pub(crate) idle_since: Instant,
     /// When its lifetime is over.
     pub(crate) end: Option<Instant>,
-    /// Before this it is not given to another shard: a login is too dear for one query.
+    /// Before this it is not given to another shard while clients of this one wait.
     pub(crate) settled: Instant,
     /// To be closed when it comes back, whatever its age.
     pub(crate) retired: bool,
@@ -63,9 +63,9 @@ pub(crate) enum State {
     Vacant,
     Idle,
     Leased,
-    /// The engine was told to close it; it holds its permit until it is discarded.
+    /// The engine was told to close it, or to hand it over; it holds its permit until it has done that.
     Closing {
-        /// The shard that gets the permit.
+        /// The shard that gets the permit, or the server.
         promised_to: Option<usize>,
     },
 }

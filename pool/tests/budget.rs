@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pool::{Acquire, Budget, Placed, Pool, Settings};
+use pool::{Acquire, Budget, Moving, Placed, Pool, Settings};
 
 #[test]
 fn permits_taken_by_many_threads_never_exceed_the_maximum() {
@@ -34,12 +34,19 @@ fn a_permit_that_was_never_taken_cannot_come_back() {
     Budget::new(1, 1).give_back();
 }
 
+/// What a shard is sent.
+enum Mail {
+    Wake,
+    Server(Moving),
+}
+
 /// A shard as its thread sees it: serves its clients one after the other, each lease as short as can be.
 struct Shard<'a> {
     pool: Pool<usize, u32>,
-    mail: mpsc::Receiver<()>,
-    peers: Vec<mpsc::SyncSender<()>>,
+    mail: mpsc::Receiver<Mail>,
+    peers: Vec<mpsc::SyncSender<Mail>>,
     sockets: &'a AtomicU32,
+    moved: &'a AtomicU32,
     max: u32,
     next_key: usize,
 }
@@ -57,9 +64,21 @@ impl Shard<'_> {
                     Acquire::Wait(_) => waiting = true,
                 }
             }
-            while self.mail.try_recv().is_ok() {
-                while let Some(key) = self.pool.give_up_idle(now) {
-                    self.close(key);
+            while let Ok(mail) = self.mail.try_recv() {
+                match mail {
+                    Mail::Wake => {
+                        while let Some(key) = self.pool.give_up_idle() {
+                            self.hand_over(key);
+                        }
+                    }
+                    Mail::Server(moving) => {
+                        let key = self.fresh_key();
+                        let placed = self.pool.arrived(key, moving, now);
+                        if self.placed(key, placed) {
+                            waiting = false;
+                            self.served(key, &mut client, clients, finished);
+                        }
+                    }
                 }
             }
             for _ in 0..self.pool.logins_wanted(now) {
@@ -67,15 +86,11 @@ impl Shard<'_> {
                     self.sockets.fetch_add(1, SeqCst) < self.max,
                     "more sockets than permits"
                 );
-                let key = self.next_key;
-                self.next_key += 1;
-                match self.pool.connected(key, now, 0.5) {
-                    Placed::Idle => {}
-                    Placed::HandOff(_) => {
-                        waiting = false;
-                        self.served(key, &mut client, clients, finished);
-                    }
-                    Placed::Close(_) | Placed::GiveAway { .. } => self.close(key),
+                let key = self.fresh_key();
+                let placed = self.pool.connected(key, now, 0.5);
+                if self.placed(key, placed) {
+                    waiting = false;
+                    self.served(key, &mut client, clients, finished);
                 }
             }
             self.send_wakes();
@@ -88,11 +103,40 @@ impl Shard<'_> {
         if *client == clients {
             finished.fetch_add(1, SeqCst);
         }
-        match self.pool.release(key, Instant::now()) {
-            Placed::Idle => {}
-            Placed::HandOff(_) => unreachable!("one client at a time"),
-            Placed::Close(_) | Placed::GiveAway { .. } => self.close(key),
+        let placed = self.pool.release(key, Instant::now());
+        assert!(!self.placed(key, placed), "one client at a time");
+    }
+
+    /// Whether the client that waits has got it.
+    fn placed(&mut self, key: usize, placed: Placed<u32>) -> bool {
+        match placed {
+            Placed::Idle => return false,
+            Placed::HandOff(_) => return true,
+            Placed::Close(_) => self.close(key),
+            Placed::GiveAway { .. } => self.hand_over(key),
         }
+        false
+    }
+
+    fn hand_over(&mut self, key: usize) {
+        let moving = self.pool.hand_over(key).expect("nothing is retired");
+        let to = moving.to_shard();
+        match self.peers[to].try_send(Mail::Server(moving)) {
+            Ok(()) => self.moved.fetch_add(1, SeqCst),
+            Err(mpsc::TrySendError::Full(Mail::Server(moving))) => {
+                let key = self.fresh_key();
+                let placed = self.pool.arrived(key, moving, Instant::now());
+                assert_eq!(placed, Placed::Idle, "only a shard without waiters gives");
+                0
+            }
+            // All clients have been served meanwhile.
+            Err(_) => self.sockets.fetch_sub(1, SeqCst),
+        };
+    }
+
+    fn fresh_key(&mut self) -> usize {
+        self.next_key += 1;
+        self.next_key - 1
     }
 
     fn close(&mut self, key: usize) {
@@ -104,7 +148,7 @@ impl Shard<'_> {
     fn send_wakes(&mut self) {
         while let Some(shard) = self.pool.next_wake() {
             // A full mailbox already holds a wake.
-            let _ = self.peers[shard].try_send(());
+            let _ = self.peers[shard].try_send(Mail::Wake);
         }
     }
 }
@@ -114,7 +158,7 @@ fn shards_on_threads_share_too_few_servers_and_all_clients_are_served() {
     for max in [1, 3] {
         let shards = 4;
         let budget = Arc::new(Budget::new(max, shards));
-        let (sockets, finished) = (AtomicU32::new(0), AtomicU32::new(0));
+        let [sockets, finished, moved] = [(); 3].map(|()| AtomicU32::new(0));
         let (peers, mails): (Vec<_>, Vec<_>) = (0..shards).map(|_| mpsc::sync_channel(8)).unzip();
         let settings = Settings {
             min_connections: 0,
@@ -129,6 +173,7 @@ fn shards_on_threads_share_too_few_servers_and_all_clients_are_served() {
                     mail,
                     peers: peers.clone(),
                     sockets: &sockets,
+                    moved: &moved,
                     max,
                     next_key: 0,
                 };
@@ -137,6 +182,7 @@ fn shards_on_threads_share_too_few_servers_and_all_clients_are_served() {
             }
         });
         assert_eq!(finished.load(SeqCst), 4);
+        assert!(moved.load(SeqCst) > 0);
         assert_eq!(budget.taken(), 0, "the dropped pools gave everything back");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pool::{Acquire, Budget, Placed, Pool, Settings, Ticket};
+use pool::{Acquire, Budget, Moving, Placed, Pool, Settings, Ticket};
 use proptest::prelude::*;
 
 type Client = u32;
@@ -20,6 +20,16 @@ enum Step {
     LoginFails(usize, f64),
     SocketCloses(usize, usize),
     MailArrives(usize),
+    /// A server that was to be given away has left its ring.
+    Leaves(usize, usize),
+    /// It has broken before that.
+    Breaks(usize, usize),
+    /// A server that another shard has sent is there.
+    Arrives(usize, usize),
+    /// The other shard's mailbox was full.
+    ComesBack(usize, usize),
+    /// The other shard ended with the server in its mailbox.
+    IsLost(usize, usize),
     Retire(usize),
     SetMax(u32),
     Pass(u64),
@@ -35,7 +45,12 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (shard.clone(), nth.clone()).prop_map(|(s, n)| Step::Die(s, n)),
         5 => (shard.clone(), 0.0..1.0).prop_map(|(s, j)| Step::LoginSucceeds(s, j)),
         1 => (shard.clone(), 0.0..1.0).prop_map(|(s, j)| Step::LoginFails(s, j)),
-        4 => (shard.clone(), nth).prop_map(|(s, n)| Step::SocketCloses(s, n)),
+        4 => (shard.clone(), nth.clone()).prop_map(|(s, n)| Step::SocketCloses(s, n)),
+        6 => (shard.clone(), nth.clone()).prop_map(|(s, n)| Step::Leaves(s, n)),
+        1 => (shard.clone(), nth.clone()).prop_map(|(s, n)| Step::Breaks(s, n)),
+        6 => (shard.clone(), nth.clone()).prop_map(|(s, n)| Step::Arrives(s, n)),
+        1 => (shard.clone(), nth.clone()).prop_map(|(s, n)| Step::ComesBack(s, n)),
+        1 => (shard.clone(), nth).prop_map(|(s, n)| Step::IsLost(s, n)),
         4 => shard.clone().prop_map(Step::MailArrives),
         1 => shard.prop_map(Step::Retire),
         1 => (1..6_u32).prop_map(Step::SetMax),
@@ -49,6 +64,10 @@ struct Shard {
     leased: Vec<usize>,
     idle: BTreeSet<usize>,
     closing: Vec<usize>,
+    /// To be given away.
+    leaving: Vec<usize>,
+    /// In its mailbox, each with the shard that sent it and its key, which it keeps.
+    arriving: Vec<(usize, usize, Moving)>,
     /// In the order in which they came: the order in which they must be served.
     waiting: VecDeque<(Client, Ticket, Instant)>,
     logins: u32,
@@ -73,6 +92,8 @@ impl World {
             leased: Vec::new(),
             idle: BTreeSet::new(),
             closing: Vec::new(),
+            leaving: Vec::new(),
+            arriving: Vec::new(),
             waiting: VecDeque::new(),
             logins: 0,
             wakes: 0,
@@ -96,8 +117,18 @@ impl World {
             }
             Step::LoginSucceeds(s, _) | Step::LoginFails(s, _) => s % shards,
             Step::SocketCloses(s, _) | Step::MailArrives(s) | Step::Retire(s) => s % shards,
+            Step::Leaves(s, _) | Step::Breaks(s, _) => s % shards,
+            Step::Arrives(s, _) | Step::IsLost(s, _) => s % shards,
+            // At the shard that sent it.
+            Step::ComesBack(s, n) => {
+                let arriving = &self.shards[s % shards].arriving;
+                arriving
+                    .get(n % arriving.len().max(1))
+                    .map_or(0, |&(from, ..)| from)
+            }
             Step::SetMax(_) | Step::Pass(_) => 0,
         };
+        self.end_move(step, index);
         let shard = &mut self.shards[index];
         match *step {
             Step::Acquire(_) => {
@@ -152,10 +183,25 @@ impl World {
             }
             Step::MailArrives(_) if shard.wakes > 0 => {
                 shard.wakes -= 1;
-                while let Some(key) = shard.pool.give_up_idle(now) {
+                while let Some(key) = shard.pool.give_up_idle() {
                     assert!(shard.idle.remove(&key));
-                    shard.closing.push(key);
+                    shard.leaving.push(key);
                 }
+            }
+            Step::Leaves(_, nth) if !shard.leaving.is_empty() => {
+                let key = shard.leaving.swap_remove(nth % shard.leaving.len());
+                match shard.pool.hand_over(key) {
+                    None => shard.closing.push(key),
+                    Some(moving) => {
+                        let to = moving.to_shard();
+                        assert_ne!(to, index);
+                        self.shards[to].arriving.push((index, key, moving));
+                    }
+                }
+            }
+            Step::Breaks(_, nth) if !shard.leaving.is_empty() => {
+                let key = shard.leaving.swap_remove(nth % shard.leaving.len());
+                shard.closing.push(key);
             }
             Step::Retire(_) => {
                 let retired = shard.pool.retire();
@@ -177,6 +223,25 @@ impl World {
             (1..shards).for_each(|shard| self.end_turn(shard));
         }
         self.check();
+    }
+
+    /// A server that is on its way to a shard gets there, or back to `index`, or nowhere.
+    fn end_move(&mut self, step: &Step, index: usize) {
+        let (Step::Arrives(s, nth) | Step::ComesBack(s, nth) | Step::IsLost(s, nth)) = *step else {
+            return;
+        };
+        let to = s % self.shards.len();
+        let arriving = &mut self.shards[to].arriving;
+        if arriving.is_empty() {
+            return;
+        }
+        let (_, key, moving) = arriving.swap_remove(nth % arriving.len());
+        if matches!(step, Step::IsLost(..)) {
+            return drop(moving);
+        }
+        let shard = &mut self.shards[index];
+        let placed = shard.pool.arrived(key, moving, self.now);
+        shard.placed(key, placed);
     }
 
     fn end_turn(&mut self, index: usize) {
@@ -216,9 +281,9 @@ impl World {
             assert!(shard.logins <= self.settings.logins_max);
             assert_eq!(
                 shard.pool.open() as usize,
-                shard.leased.len() + shard.idle.len() + shard.closing.len()
+                shard.leased.len() + shard.idle.len() + shard.closing.len() + shard.leaving.len()
             );
-            permits += shard.pool.permits();
+            permits += shard.pool.permits() + u32::try_from(shard.arriving.len()).unwrap();
         }
         assert_eq!(permits, self.budget.taken(), "no permit is lost or made up");
         assert!(
@@ -236,6 +301,8 @@ impl World {
             for shard in 0..self.shards.len() {
                 for step in [
                     Step::MailArrives(shard),
+                    Step::Leaves(shard, 0),
+                    Step::Arrives(shard, 0),
                     Step::SocketCloses(shard, 0),
                     Step::LoginSucceeds(shard, 0.5),
                     Step::Release(shard, 0),
@@ -270,7 +337,8 @@ impl Shard {
                 );
                 self.leased.push(key);
             }
-            Placed::Close(_) | Placed::GiveAway { .. } => self.closing.push(key),
+            Placed::Close(_) => self.closing.push(key),
+            Placed::GiveAway { .. } => self.leaving.push(key),
         }
     }
 }
@@ -342,7 +410,8 @@ fn with_one_server_and_four_busy_shards_every_client_is_served_in_turn() {
                 world.take(&Step::Acquire(shard));
             }
             world.take(&Step::MailArrives(shard));
-            world.take(&Step::SocketCloses(shard, 0));
+            world.take(&Step::Leaves(shard, 0));
+            world.take(&Step::Arrives(shard, 0));
             world.take(&Step::LoginSucceeds(shard, 0.5));
             *served.entry(shard).or_default() +=
                 u32::try_from(world.shards[shard].leased.len()).unwrap();

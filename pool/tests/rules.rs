@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pool::{Acquire, Budget, CloseReason, MARGIN, PATIENCE, Placed, Pool, Settings, Ticket};
+use pool::{
+    Acquire, Budget, CloseReason, MARGIN, PATIENCE, Placed, Pool, SETTLING, Settings, Ticket,
+};
 
 type TestPool = Pool<usize, char>;
 
@@ -340,16 +342,20 @@ fn a_lowered_maximum_closes_what_is_too_much_and_no_more() {
 }
 
 #[test]
-fn a_starving_shard_gets_the_longest_idle_server_of_another() {
+fn a_starving_shard_gets_the_longest_idle_server_of_another_with_its_permit_and_its_age() {
     let now = Instant::now();
-    let (mut rich, mut poor) = pair(settings(2));
+    let aging = Settings {
+        max_lifetime: Some(ms(1000)),
+        ..settings(2)
+    };
+    let (mut rich, mut poor) = pair(aging);
     for key in 0..2 {
         open_leased(&mut rich, key, 'r', now);
     }
     for key in 0..2 {
         assert_eq!(rich.release(key, now), Placed::Idle);
     }
-    let later = now + PATIENCE;
+    let later = now + ms(20);
     wait(&mut poor, 'a', later);
     assert_eq!(
         (
@@ -359,21 +365,134 @@ fn a_starving_shard_gets_the_longest_idle_server_of_another() {
         ),
         (0, Some(0), None)
     );
-    assert_eq!(rich.give_up_idle(later), Some(0));
+    assert_eq!(rich.give_up_idle(), Some(0));
     assert_eq!(
-        rich.give_up_idle(later),
+        rich.give_up_idle(),
         None,
         "one was asked for, one is promised"
     );
+    let moving = rich.hand_over(0).expect("it may go");
+    assert_eq!((moving.to_shard(), rich.permits()), (1, 1));
+    assert_eq!((poor.logins_wanted(later), rich.next_wake()), (0, None));
+    assert_eq!(poor.arrived(7, moving, later), Placed::HandOff('a'));
+    assert_eq!((poor.permits(), rich.permits()), (1, 1));
+    assert!(!poor.is_expecting());
     assert_eq!(
-        poor.logins_wanted(later),
+        poor.release(7, now + ms(1000)),
+        Placed::Close(CloseReason::Lifetime)
+    );
+}
+
+#[test]
+fn a_promised_server_that_breaks_sends_its_permit_instead() {
+    let now = Instant::now();
+    let (mut rich, mut poor) = pair(settings(1));
+    open_idle(&mut rich, 0, now);
+    wait(&mut poor, 'a', now);
+    assert_eq!(poor.logins_wanted(now), 0);
+    assert_eq!(rich.give_up_idle(), Some(0));
+    assert_eq!(
+        poor.logins_wanted(now),
         0,
         "the permit is out until the socket is closed"
     );
     assert!(rich.discard(0));
     assert_eq!((rich.next_wake(), rich.next_wake()), (Some(1), None));
-    assert_eq!(poor.logins_wanted(later), 1);
-    assert_eq!(poor.connected(0, later, 0.0), Placed::HandOff('a'));
+    assert_eq!(poor.logins_wanted(now), 1);
+    assert_eq!(poor.connected(0, now, 0.0), Placed::HandOff('a'));
+}
+
+#[test]
+fn a_server_that_cannot_be_sent_is_where_it_was_and_the_other_shard_asks_again() {
+    let now = Instant::now();
+    let (mut rich, mut poor) = pair(settings(1));
+    open_idle(&mut rich, 0, now);
+    wait(&mut poor, 'a', now);
+    assert_eq!((poor.logins_wanted(now), poor.next_wake()), (0, Some(0)));
+    assert_eq!(rich.give_up_idle(), Some(0));
+    let moving = rich.hand_over(0).expect("it may go");
+    assert_eq!(rich.arrived(0, moving, now), Placed::Idle);
+    assert_eq!((rich.next_wake(), rich.next_wake()), (Some(1), None));
+    assert_eq!((poor.logins_wanted(now), poor.next_wake()), (0, None));
+    let later = now + PATIENCE;
+    assert_eq!(poor.next_deadline(), Some(later));
+    assert_eq!((poor.logins_wanted(later), poor.next_wake()), (0, Some(0)));
+    assert_eq!(rich.give_up_idle(), Some(0));
+    let moving = rich.hand_over(0).expect("it may go");
+    assert_eq!(poor.arrived(0, moving, later), Placed::HandOff('a'));
+}
+
+#[test]
+fn a_server_that_is_lost_on_its_way_frees_its_permit() {
+    let now = Instant::now();
+    let (mut rich, mut poor) = pair(settings(1));
+    open_idle(&mut rich, 0, now);
+    wait(&mut poor, 'a', now);
+    assert_eq!(poor.logins_wanted(now), 0);
+    assert_eq!(rich.give_up_idle(), Some(0));
+    drop(rich.hand_over(0));
+    assert_eq!(poor.logins_wanted(now), 1);
+}
+
+#[test]
+fn a_server_whose_clients_have_left_stays_or_goes_on_to_who_still_starves() {
+    for starves in [false, true] {
+        let now = Instant::now();
+        let (mut rich, mut poor) = pair(settings(1));
+        open_idle(&mut rich, 0, now);
+        let ticket = wait(&mut poor, 'p', now);
+        assert_eq!(poor.logins_wanted(now), 0);
+        assert_eq!(rich.give_up_idle(), Some(0));
+        let moving = rich.hand_over(0).expect("it may go");
+        assert!(poor.cancel_wait(ticket));
+        if starves {
+            wait(&mut rich, 'r', now);
+            assert_eq!(rich.logins_wanted(now), 0);
+        }
+        let expected = match starves {
+            true => Placed::GiveAway { to_shard: 0 },
+            false => Placed::Idle,
+        };
+        assert_eq!(poor.arrived(0, moving, now), expected);
+    }
+}
+
+#[test]
+fn a_server_that_was_retired_while_it_left_is_closed() {
+    let now = Instant::now();
+    let (mut rich, mut poor) = pair(settings(1));
+    open_idle(&mut rich, 0, now);
+    wait(&mut poor, 'a', now);
+    assert_eq!(poor.logins_wanted(now), 0);
+    assert_eq!(rich.give_up_idle(), Some(0));
+    assert_eq!(rich.retire(), []);
+    assert!(rich.hand_over(0).is_none());
+    assert!(rich.discard(0));
+    assert_eq!(poor.logins_wanted(now), 1);
+}
+
+#[test]
+#[should_panic(expected = "promised to nobody")]
+fn a_server_is_handed_over_only_where_it_was_promised() {
+    let now = Instant::now();
+    let (mut rich, _poor) = pair(settings(1));
+    open_idle(&mut rich, 0, now);
+    let _ = rich.hand_over(0);
+}
+
+#[test]
+fn a_shard_whose_logins_fail_gets_a_server_that_is_idle_elsewhere() {
+    let now = Instant::now();
+    let (mut rich, mut poor) = pair(settings(9));
+    open_idle(&mut rich, 0, now);
+    wait(&mut poor, 'a', now);
+    assert_eq!(poor.logins_wanted(now), 1);
+    assert_eq!(poor.login_failed(now, 0.0), ['a']);
+    wait(&mut poor, 'b', now);
+    assert_eq!((poor.logins_wanted(now), poor.next_wake()), (0, Some(0)));
+    assert_eq!(rich.give_up_idle(), Some(0));
+    let moving = rich.hand_over(0).expect("it may go");
+    assert_eq!(poor.arrived(0, moving, now), Placed::HandOff('b'));
 }
 
 #[test]
@@ -408,29 +527,71 @@ fn a_released_server_goes_to_a_shard_that_starves_for_longer_than_its_own_client
 }
 
 #[test]
-fn a_server_that_has_just_moved_stays_for_a_while() {
-    let now = Instant::now();
-    let (mut rich, mut poor) = pair(settings(1));
-    open_leased(&mut rich, 0, 'r', now);
-    wait(&mut poor, 'p', now);
-    assert_eq!(poor.logins_wanted(now), 0);
-    assert_eq!(rich.release(0, now + PATIENCE - ms(1)), Placed::Idle);
-    assert_eq!(rich.give_up_idle(now + PATIENCE - ms(1)), None);
-    assert_eq!(rich.give_up_idle(now + PATIENCE), Some(0));
+fn a_server_that_has_just_moved_stays_for_a_while_if_clients_wait_there() {
+    for waits in [true, false] {
+        let now = Instant::now();
+        let (mut rich, mut poor) = pair(settings(1));
+        open_idle(&mut rich, 0, now);
+        wait(&mut poor, 'p', now);
+        assert_eq!(poor.logins_wanted(now), 0);
+        assert_eq!(rich.give_up_idle(), Some(0));
+        let moving = rich.hand_over(0).expect("it may go");
+        let arrives = now + MARGIN + ms(50);
+        assert_eq!(poor.arrived(0, moving, arrives), Placed::HandOff('p'));
+        wait(&mut rich, 'r', now);
+        assert_eq!(rich.logins_wanted(arrives), 0);
+        let back = Placed::GiveAway { to_shard: 0 };
+        if waits {
+            wait(&mut poor, 'q', arrives);
+            let early = arrives + SETTLING - Duration::from_micros(1);
+            assert_eq!(poor.release(0, early), Placed::HandOff('q'));
+            wait(&mut poor, 's', arrives);
+            assert_eq!(poor.release(0, arrives + SETTLING), back);
+        } else {
+            assert_eq!(poor.release(0, arrives), back);
+        }
+    }
 }
 
 #[test]
-fn a_shard_with_servers_asks_others_only_after_its_patience() {
+fn a_shard_whose_servers_are_all_in_use_gets_every_idle_one_of_the_others_one_after_the_other() {
+    let now = Instant::now();
+    let (mut rich, mut busy) = pair(settings(4));
+    open_leased(&mut busy, 0, 'a', now);
+    for key in 0..3 {
+        open_leased(&mut rich, key, 'r', now);
+    }
+    (0..3).for_each(|key| assert_eq!(rich.release(key, now), Placed::Idle));
+    wait_all(&mut busy, "bcde", now);
+    for (key, waiter) in [(0, 'b'), (1, 'c'), (2, 'd')] {
+        assert_eq!((busy.logins_wanted(now), busy.next_wake()), (0, Some(0)));
+        assert_eq!(rich.give_up_idle(), Some(key));
+        let moving = rich.hand_over(key).expect("it may go");
+        assert_eq!(
+            busy.arrived(key + 1, moving, now),
+            Placed::HandOff(waiter),
+            "without any delay"
+        );
+    }
+}
+
+#[test]
+fn a_shard_that_asks_in_vain_asks_ever_more_slowly_however_many_clients_come_and_go() {
     let now = Instant::now();
     let (mut rich, mut busy) = pair(settings(2));
     open_leased(&mut busy, 0, 'a', now);
-    open_idle(&mut rich, 0, now);
-    wait(&mut busy, 'b', now);
-    assert_eq!((busy.logins_wanted(now), busy.next_wake()), (0, None));
-    let asks = now + PATIENCE;
-    assert_eq!(busy.next_deadline(), Some(asks));
-    assert_eq!((busy.logins_wanted(asks), busy.next_wake()), (0, Some(0)));
-    assert_eq!(rich.give_up_idle(asks), Some(0));
+    open_leased(&mut rich, 0, 'r', now);
+    let mut asked = Vec::new();
+    for tick in 0..200 {
+        let now = now + ms(tick);
+        wait(&mut busy, 'b', now);
+        assert_eq!(busy.logins_wanted(now), 0);
+        if busy.next_wake().is_some() {
+            asked.push(tick);
+        }
+        assert_eq!(busy.release(0, now), Placed::HandOff('b'));
+    }
+    assert_eq!(asked, [0, 10, 30, 70, 150]);
 }
 
 #[test]
@@ -438,21 +599,20 @@ fn a_permit_for_a_client_that_has_left_goes_on() {
     let now = Instant::now();
     let (mut rich, mut poor) = pair(settings(1));
     open_idle(&mut rich, 0, now);
-    let later = now + PATIENCE;
-    let ticket = wait(&mut poor, 'p', later);
-    assert_eq!(poor.logins_wanted(later), 0);
-    assert_eq!(rich.give_up_idle(later), Some(0));
+    let ticket = wait(&mut poor, 'p', now);
+    assert_eq!(poor.logins_wanted(now), 0);
+    assert_eq!(rich.give_up_idle(), Some(0));
     assert!(poor.cancel_wait(ticket));
-    wait(&mut rich, 'r', later);
-    assert_eq!(rich.logins_wanted(later), 0);
+    wait(&mut rich, 'r', now);
+    assert_eq!(rich.logins_wanted(now), 0);
     assert!(rich.discard(0));
     assert_eq!(
-        rich.logins_wanted(later),
+        rich.logins_wanted(now),
         0,
         "the other shard holds the permit"
     );
-    assert_eq!((poor.logins_wanted(later), poor.next_wake()), (0, Some(0)));
-    assert_eq!(rich.logins_wanted(later), 1);
+    assert_eq!((poor.logins_wanted(now), poor.next_wake()), (0, Some(0)));
+    assert_eq!(rich.logins_wanted(now), 1);
 }
 
 #[test]

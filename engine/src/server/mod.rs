@@ -5,6 +5,7 @@ pub mod clean;
 pub mod dialog;
 mod keys;
 pub mod login;
+mod moving;
 mod native;
 mod note;
 mod parameters;
@@ -14,11 +15,12 @@ mod statements;
 
 pub use cancel::Cancels;
 pub use keys::Keys;
+pub use moving::Packed;
 pub use native::{FoundStatement, Native};
 pub use note::{Note, UnnamedStatement};
 pub use parameters::Parameters;
 pub use statements::{
-    Definition, PREFIX, Prepared, Statement, fresh_number, internal_name, is_internal,
+    Definition, Meaning, PREFIX, Prepared, Statement, fresh_number, internal_name, is_internal,
     statement_key,
 };
 
@@ -83,6 +85,7 @@ pub enum Slot {
 }
 
 /// What a server gave us to cancel its queries with.
+#[derive(Clone)]
 pub struct CancelKey {
     /// The process id.
     pub pid: u32,

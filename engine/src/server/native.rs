@@ -216,7 +216,10 @@ mod tests {
     fn statement(name: &str) -> Rc<Statement> {
         let definition = Definition {
             id: 1,
-            rest: Box::default(),
+            meaning: super::super::Meaning {
+                key: Default::default(),
+                rest_at: 0,
+            },
             effects: Effects::NONE,
         };
         Rc::new(Statement {

@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a client's `Parse` said, without the name. Shared by all clients of
@@ -14,10 +15,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Definition {
     /// Never used twice in a shard.
     pub id: u64,
-    /// The body of the `Parse` behind the name: text and parameter types.
-    pub rest: Box<[u8]>,
+    /// What it is.
+    pub meaning: Meaning,
     /// What the text may do to the session.
     pub effects: Effects,
+}
+
+/// What tells a definition from all others, on any shard: the settings that
+/// change what a text means, and the body of the `Parse` behind the name.
+#[derive(Clone, Debug)]
+pub struct Meaning {
+    /// All of it.
+    pub key: Arc<[u8]>,
+    /// Where the body begins.
+    pub rest_at: usize,
+}
+
+impl Definition {
+    /// The body of the `Parse` behind the name: text and parameter types.
+    pub fn rest(&self) -> &[u8] {
+        &self.meaning.key[self.meaning.rest_at..]
+    }
 }
 
 /// A client's named statement.
@@ -56,14 +74,8 @@ impl Prepared {
 
     /// Notes a copy that a `Parse` about to be sent makes; its number.
     pub fn make(&mut self, definition: &Rc<Definition>) -> u64 {
-        self.uses += 1;
         let number = fresh_number();
-        let copy = Copy {
-            definition: Rc::clone(definition),
-            number,
-            used: self.uses,
-        };
-        self.copies.insert(definition.id, copy);
+        self.add(Rc::clone(definition), number);
         number
     }
 
@@ -74,6 +86,27 @@ impl Prepared {
             return None;
         }
         self.copies.remove(&definition).map(|copy| copy.number)
+    }
+
+    /// All copies with their numbers, least recently used first.
+    pub fn in_order(&self) -> Vec<(&Rc<Definition>, u64)> {
+        let mut copies: Vec<_> = self.copies.values().collect();
+        copies.sort_unstable_by_key(|copy| copy.used);
+        let copies = copies.into_iter();
+        copies.map(|copy| (&copy.definition, copy.number)).collect()
+    }
+
+    /// Adds a copy that the server has, as the one used last.
+    pub fn add(&mut self, definition: Rc<Definition>, number: u64) {
+        self.uses += 1;
+        let used = self.uses;
+        let id = definition.id;
+        let copy = Copy {
+            definition,
+            number,
+            used,
+        };
+        self.copies.insert(id, copy);
     }
 
     /// Brings back a copy whose `Close` the server has skipped.
@@ -192,7 +225,10 @@ mod tests {
     fn definition(id: u64) -> Rc<Definition> {
         Rc::new(Definition {
             id,
-            rest: Box::default(),
+            meaning: Meaning {
+                key: Arc::default(),
+                rest_at: 0,
+            },
             effects: Effects::default(),
         })
     }

@@ -123,7 +123,7 @@ impl Session {
                     && named.insert(known.made, known).is_none()
                     && known.definition.effects.intersects(Effects::NAMING)
                 {
-                    texts.push((known.definition.effects, text_of(&known.definition.rest)));
+                    texts.push((known.definition.effects, text_of(known.definition.rest())));
                 }
             }
         }
@@ -151,7 +151,7 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<bool, EncodeError> {
         let definition = &known.definition;
-        self.must_wait_for_names(definition.effects, text_of(&definition.rest), out)
+        self.must_wait_for_names(definition.effects, text_of(definition.rest()), out)
     }
 
     /// The client's `Parse` of a named statement.
@@ -244,7 +244,7 @@ fn supply(
     }
     ParseHead {
         name: &statement.name,
-        rest: &statement.definition.rest,
+        rest: statement.definition.rest(),
     }
     .encode(out)?;
     let note = Note::Supplies(Rc::clone(statement));

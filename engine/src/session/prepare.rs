@@ -206,8 +206,10 @@ impl Session {
             key.extend_from_slice(self.label.get(name).unwrap_or_default());
             key.push(0);
         }
+        let rest_at = key.len();
         key.extend_from_slice(rest);
-        self.shard.definition(&key, rest, || effects_of(rest, true))
+        self.shard
+            .definition(&key, rest_at, || effects_of(rest, true))
     }
 
     /// Closes the copy that was not used for the longest time when the server
@@ -255,7 +257,7 @@ impl Session {
         let number = server.prepared.make(definition);
         ParseHead {
             name: internal_name(number).as_bytes(),
-            rest: &definition.rest,
+            rest: definition.rest(),
         }
         .encode(out)?;
         server.ledger.push(
@@ -315,7 +317,7 @@ impl Session {
             return Ok(Verdict::Blocked);
         }
         if self.may_return(known.definition.effects) {
-            let text = text_of(&known.definition.rest);
+            let text = text_of(known.definition.rest());
             self.bind_returning(portal, text, known.definition.effects);
         }
         self.batch = self.batch.union(known.definition.effects);

@@ -89,7 +89,7 @@ impl Statements {
 /// What a statement takes of its client's budget: the text counts in full,
 /// though clients that say the same share it.
 fn cost(statement: &Statement) -> usize {
-    statement.name.len() + statement.definition.rest.len() + size_of::<Statement>()
+    statement.name.len() + statement.definition.rest().len() + size_of::<Statement>()
 }
 
 impl Session {

@@ -1,7 +1,9 @@
 //! What a shard counts: plain cells that it alone writes.
 
+use admin::histogram::{CELLS, Histogram, cell_of};
 use admin::stats::ShardStats;
 use std::cell::Cell;
+use std::time::Duration;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
@@ -9,6 +11,8 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub struct Counters {
             $($(#[$doc])* pub $name: Cell<u64>,)*
+            /// From the decision that a server moves to its being of use here.
+            pub handover_times: Times,
         }
 
         impl Counters {
@@ -37,6 +41,10 @@ counters! {
     servers_closed,
     /// Server logins that failed.
     server_login_failures,
+    /// Servers given to other shards.
+    handovers_given,
+    /// Servers got from other shards.
+    handovers_taken,
     /// Clients that had to wait for a server.
     waits,
     /// Clients that waited in vain.
@@ -55,6 +63,28 @@ counters! {
     replications,
     /// Sessions that had to keep their server behind a transaction.
     pins,
+}
+
+/// How long something took, each time.
+#[derive(Debug)]
+pub struct Times([Cell<u64>; CELLS]);
+
+impl Default for Times {
+    fn default() -> Self {
+        Self([const { Cell::new(0) }; CELLS])
+    }
+}
+
+impl Times {
+    /// Once more.
+    pub fn record(&self, time: Duration) {
+        bump(&self.0[cell_of(time)]);
+    }
+
+    /// A copy that may leave the shard.
+    pub fn snapshot(&self) -> Histogram {
+        Histogram::new(std::array::from_fn(|cell| self.0[cell].get()))
+    }
 }
 
 /// Adds one to a counter.

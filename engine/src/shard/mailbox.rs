@@ -1,7 +1,7 @@
 //! How shards and the rest of the process talk to a shard: a bounded channel,
 //! woken through the ring. Never on the path of a query.
 
-use super::{Guard, PoolId};
+use super::{Arriving, Guard, PoolId};
 use crate::ring::{Ring, WakeHandle};
 use admin::stats::ShardStats;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
@@ -17,6 +17,8 @@ pub enum Mail {
     Drain,
     /// The time is over: all clients leave now.
     Stop,
+    /// A server that another shard has given away.
+    Server(Box<Arriving>),
     /// Clients of another shard wait for a server of this pool, or a permit
     /// has been given.
     Budget {

@@ -26,7 +26,7 @@ pub use loads::Loads;
 pub use lookup::{Answers, Found};
 pub use mailbox::{Mail, Mailbox, Postbox};
 pub use offload::Guard;
-pub use pool::{PoolId, Refusal, Seat, ShardPool};
+pub use pool::{Arriving, PoolId, Refusal, Seat, ShardPool};
 pub use process_ids::{INSTANCE_MAX, Owner, ProcessIds};
 pub use reports::Reports;
 pub use roles::Roles;
@@ -37,7 +37,7 @@ use crate::client::{Brakes, Credentials};
 use crate::config::Config;
 use crate::link::Handshakes;
 use crate::ring::{Ring, task};
-use crate::server::Definition;
+use crate::server::{Definition, Meaning};
 use crate::signal::Signal;
 use crate::tls::Material;
 use ::pool::Budget;
@@ -110,7 +110,7 @@ pub struct Shard {
     ids: Cell<u64>,
     /// A buffer for messages being written, so that none is made per query.
     scratch: RefCell<Vec<u8>>,
-    definitions: RefCell<HashMap<Box<[u8]>, Weak<Definition>, foldhash::fast::RandomState>>,
+    definitions: RefCell<HashMap<Arc<[u8]>, Weak<Definition>, foldhash::fast::RandomState>>,
 }
 
 impl Shard {
@@ -137,6 +137,7 @@ impl Shard {
     pub fn stats(&self) -> ShardStats {
         let ring = self.ring.stats();
         let mut stats = self.counters.snapshot();
+        stats.handover_times = self.counters.handover_times.snapshot();
         stats.clients = self.clients.len() as u64;
         stats.logging_in = self.unauthenticated.get() as u64;
         stats.cancels_under_way = self.cancels.under_way() as u64;
@@ -196,27 +197,42 @@ impl Shard {
         }
     }
 
-    /// The one definition with this key: what a `Parse` said behind the name,
-    /// and the settings that change what a text means.
+    /// The one definition with this key, see [`Meaning`].
     pub fn definition(
         &self,
         key: &[u8],
-        rest: &[u8],
+        rest_at: usize,
         effects: impl FnOnce() -> Effects,
     ) -> Rc<Definition> {
-        let mut definitions = self.definitions.borrow_mut();
-        if let Some(definition) = definitions.get(key).and_then(Weak::upgrade) {
+        if let Some(definition) = self.known_definition(key) {
             return definition;
         }
+        let key = key.into();
+        self.add_definition(Meaning { key, rest_at }, effects())
+    }
+
+    /// The same for what a server has that comes from another shard.
+    pub fn adopt_definition(&self, meaning: &Meaning, effects: Effects) -> Rc<Definition> {
+        self.known_definition(&meaning.key)
+            .unwrap_or_else(|| self.add_definition(meaning.clone(), effects))
+    }
+
+    fn known_definition(&self, key: &[u8]) -> Option<Rc<Definition>> {
+        self.definitions.borrow().get(key).and_then(Weak::upgrade)
+    }
+
+    fn add_definition(&self, meaning: Meaning, effects: Effects) -> Rc<Definition> {
+        let mut definitions = self.definitions.borrow_mut();
         if definitions.len() >= SWEEP && definitions.len().is_power_of_two() {
             definitions.retain(|_, definition| definition.strong_count() > 0);
         }
+        let key = Arc::clone(&meaning.key);
         let definition = Rc::new(Definition {
             id: self.fresh_id(),
-            rest: rest.into(),
-            effects: effects(),
+            meaning,
+            effects,
         });
-        definitions.insert(key.into(), Rc::downgrade(&definition));
+        definitions.insert(key, Rc::downgrade(&definition));
         definition
     }
 }

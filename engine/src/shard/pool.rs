@@ -1,8 +1,10 @@
 //! The acting half of a pool: what [`pool::Pool`] decides is done here.
 
 mod ends;
+mod moves;
 mod seat;
 
+pub use moves::Arriving;
 pub use seat::{Refusal, Seat};
 
 use super::{Mail, Shard, bump};
@@ -71,7 +73,7 @@ pub struct ShardPool {
     salted: RefCell<Option<SaltedKey>>,
     janitor: Janitor,
     /// What the first server reported when it had logged in.
-    fresh: RefCell<Option<Parameters>>,
+    fresh: RefCell<Option<Arc<Parameters>>>,
 }
 
 struct SaltedKey {
@@ -288,9 +290,15 @@ impl ShardPool {
     }
 
     fn forget(&self, server: Box<Server>) {
-        self.servers.borrow_mut().remove(server.slot as usize);
+        let slot = server.slot;
+        drop(server);
+        self.forget_slot(slot);
+    }
+
+    fn forget_slot(&self, slot: u32) {
+        self.servers.borrow_mut().remove(slot as usize);
         bump(&self.shard.counters.servers_closed);
-        self.decide.borrow_mut().discard(server.slot);
+        self.decide.borrow_mut().discard(slot);
         if self
             .total
             .as_ref()
@@ -317,7 +325,8 @@ impl ShardPool {
                 }
             }
             Placed::HandOff(waiter) => self.grant(waiter, Ok(server)),
-            Placed::Close(_) | Placed::GiveAway { .. } => self.discard(server),
+            Placed::Close(_) => self.discard(server),
+            Placed::GiveAway { .. } => self.give_away(server),
         }
     }
 
@@ -387,30 +396,32 @@ impl ShardPool {
     /// Another shard has given a permit, or wants a server.
     pub fn on_budget_mail(self: &Rc<Self>) {
         loop {
-            let slot = self.decide.borrow_mut().give_up_idle(Instant::now());
+            let slot = self.decide.borrow_mut().give_up_idle();
             let Some(slot) = slot else { break };
-            self.close_idle(slot);
+            if let Some(server) = self.take_idle(slot) {
+                self.give_away(server);
+            }
         }
         self.start_logins();
         self.call_janitor();
     }
 
     fn close_idle(self: &Rc<Self>, slot: u32) {
-        let server = self
-            .servers
-            .borrow_mut()
-            .get_mut(slot as usize)
-            .and_then(Option::take);
-        if let Some(server) = server {
+        if let Some(server) = self.take_idle(slot) {
             self.discard(server);
         }
+    }
+
+    fn take_idle(&self, slot: u32) -> Option<Box<Server>> {
+        let mut servers = self.servers.borrow_mut();
+        servers.get_mut(slot as usize).and_then(Option::take)
     }
 
     fn connected(self: &Rc<Self>, mut server: Server) {
         bump(&self.shard.counters.servers_opened);
         self.fresh
             .borrow_mut()
-            .get_or_insert_with(|| server.parameters.clone());
+            .get_or_insert_with(|| Arc::new(server.parameters.clone()));
         let slot = id(self.servers.borrow_mut().insert(None));
         server.slot = slot;
         let placed = self
@@ -540,7 +551,13 @@ impl ShardPool {
     /// The role has neither clients nor servers here: only the shard and the
     /// janitor know the pool.
     fn is_unused(self: &Rc<Self>) -> bool {
-        Rc::strong_count(self) <= 2 && self.decide.borrow().open() == 0
+        let decide = self.decide.borrow();
+        Rc::strong_count(self) <= 2 && decide.open() == 0 && !decide.is_expecting()
+    }
+
+    /// Whether another shard may have sent it something.
+    pub(super) fn is_expecting(&self) -> bool {
+        self.decide.borrow().is_expecting()
     }
 
     /// How long a pool may be unused.
@@ -578,9 +595,7 @@ impl ShardPool {
             }
         }
         if changed {
-            self.labels.forget_reports();
-            *self.fresh.borrow_mut() = None;
-            self.shard.reports.forget(self.id);
+            self.forget_reports();
         }
         for slot in dead {
             let server = self.servers.borrow_mut()[slot as usize].take();
@@ -589,6 +604,13 @@ impl ShardPool {
                 self.discard(server);
             }
         }
+    }
+
+    /// What servers report has changed from outside.
+    fn forget_reports(&self) {
+        self.labels.forget_reports();
+        *self.fresh.borrow_mut() = None;
+        self.shard.reports.forget(self.id);
     }
 
     fn expire(self: &Rc<Self>) {

@@ -160,6 +160,7 @@ fn open(shard: &Rc<Shard>, mail: Mail) {
             client.stop.set(true);
             client.wake();
         }),
+        Mail::Server(arriving) => shard.on_arriving(*arriving),
         Mail::Budget { pool } => {
             if let Some(pool) = shard.find_pool(pool) {
                 pool.on_budget_mail();
@@ -201,11 +202,15 @@ async fn drain(shard: Rc<Shard>) {
     while !shard.clients.is_empty() || shard.unauthenticated.get() > 0 {
         shard.ring.sleep(DRAIN_POLL).await;
     }
-    for pool in shard.pools() {
-        pool.close_all_idle();
-    }
     let deadline = Instant::now() + GOODBYES;
-    while shard.stats().servers > 0 && Instant::now() < deadline {
+    loop {
+        // Again and again: another shard may have sent some meanwhile.
+        let pools = shard.pools();
+        pools.iter().for_each(|pool| pool.close_all_idle());
+        let is_done = shard.stats().servers == 0 && !pools.iter().any(|pool| pool.is_expecting());
+        if is_done || Instant::now() >= deadline {
+            break;
+        }
         shard.ring.sleep(DRAIN_POLL).await;
     }
     shard.finished.give();

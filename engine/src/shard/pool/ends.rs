@@ -2,8 +2,11 @@
 
 use super::ShardPool;
 use crate::limits::SERVER_CLOSING;
+use crate::link::Link;
 use crate::server::Server;
 use crate::server::login::{LoginError, login};
+use crate::shard::bump;
+use ::pool::Moving;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -15,24 +18,40 @@ pub(super) struct Closing {
 
 impl Closing {
     pub(super) async fn run(self) {
-        let Some(server) = &self.server else { return };
-        let mut out = Vec::new();
-        if protocol::frontend::Terminate.encode(&mut out).is_ok() {
-            server.socket.write(&out);
+        if let Some(server) = &self.server {
+            say_goodbye(&server.socket).await;
         }
-        let ended = async {
-            while !server.socket.ended() {
-                server.socket.readable().await;
-                while server.socket.take().is_some() {}
-            }
-        };
-        // One that does not listen is cut off.
-        let _ = self
-            .pool
-            .shard
-            .ring
-            .until(Some(Instant::now() + SERVER_CLOSING), ended)
-            .await;
+    }
+}
+
+/// Waits until PostgreSQL has closed its end, too.
+async fn say_goodbye(link: &Link) {
+    let mut out = Vec::new();
+    if protocol::frontend::Terminate.encode(&mut out).is_ok() {
+        link.write(&out);
+    }
+    let ended = async {
+        while !link.ended() {
+            link.readable().await;
+            while link.take().is_some() {}
+        }
+    };
+    // One that does not listen is cut off.
+    let _ = link
+        .ring()
+        .until(Some(Instant::now() + SERVER_CLOSING), ended)
+        .await;
+}
+
+/// A server that has come from another shard and is of no use. Its permit is
+/// free when PostgreSQL has closed its end.
+pub(super) async fn see_off(pool: Option<Rc<ShardPool>>, link: Link, moving: Moving) {
+    say_goodbye(&link).await;
+    drop(link);
+    drop(moving);
+    if let Some(pool) = pool {
+        bump(&pool.shard.counters.servers_closed);
+        pool.start_logins();
     }
 }
 
