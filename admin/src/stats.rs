@@ -36,6 +36,8 @@ stats! {
     logins,
     /// Logins that failed since the start.
     login_failures,
+    /// Of these, those that a limit of clients refused.
+    limit_refusals,
     /// Clients now.
     clients,
     /// Connections that have not logged in now.

@@ -11,9 +11,14 @@
 //!    [`Pool::logins_wanted`]; start that many logins and report each by [`Pool::connected`] or [`Pool::login_failed`].
 //! 4. Whatever closes, for whatever reason, is reported by [`Pool::discard`] after its socket was closed. A server holds
 //!    its permit until then, so that the sum over shards is exact even while servers move.
-//! 5. At the end of a turn: send a wake to each shard from [`Pool::next_wake`]; set a timer for [`Pool::next_deadline`],
+//! 5. At the end of a turn: send a wake to each shard from [`Pool::next_wake`] and to each pool from
+//!    [`Pool::next_other_wake`]; if [`Pool::take_ask`] says so, [`Total::ask`] all shards of the database; set a timer for [`Pool::next_deadline`],
 //!    and when it fires call [`Pool::expire`], then [`Pool::logins_wanted`].
 //! 6. A shard that receives a wake closes what [`Pool::give_up_idle`] hands out, then calls [`Pool::logins_wanted`].
+
+//!
+//! A shard that is asked answers by [`Total::offer`]; whoever gives the last answer tells the shard that it names, which
+//! closes what [`Pool::spare_idle`] hands out of its richest pool.
 
 mod backoff;
 mod budget;
@@ -29,5 +34,5 @@ pub use budget::Budget;
 pub use pool::{Acquire, CloseReason, Expired, MARGIN, PATIENCE, Placed, Pool};
 pub use servers::ServerKey;
 pub use settings::{LOGINS_MAX, Settings};
-pub use total::Total;
+pub use total::{Total, Wake};
 pub use waiters::Ticket;

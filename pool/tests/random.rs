@@ -1,10 +1,11 @@
-//! Random operations on all shards of a pool, with a model engine that carries the decisions out in random order.
+//! Random operations on all shards of a pool, or of several pools that share a total, with a model engine that carries
+//! the decisions out in random order and loses some of the mail.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pool::{Acquire, Budget, Placed, Pool, Settings, Ticket};
+use pool::{Acquire, Budget, Placed, Pool, Settings, Ticket, Total};
 use proptest::prelude::*;
 
 type Client = u32;
@@ -20,13 +21,18 @@ enum Step {
     LoginFails(usize, f64),
     SocketCloses(usize, usize),
     MailArrives(usize),
+    /// The mailbox was full.
+    MailIsLost(usize),
+    /// The shard is asked what it can spare, or told to.
+    AskArrives(usize),
+    AskIsLost(usize),
     Retire(usize),
     SetMax(u32),
     Pass(u64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let shard = 0..4_usize;
+    let shard = 0..12_usize;
     let nth = 0..64_usize;
     prop_oneof![
         8 => shard.clone().prop_map(Step::Acquire),
@@ -37,13 +43,16 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (shard.clone(), 0.0..1.0).prop_map(|(s, j)| Step::LoginFails(s, j)),
         4 => (shard.clone(), nth).prop_map(|(s, n)| Step::SocketCloses(s, n)),
         4 => shard.clone().prop_map(Step::MailArrives),
+        1 => shard.clone().prop_map(Step::MailIsLost),
+        4 => shard.clone().prop_map(Step::AskArrives),
+        1 => shard.clone().prop_map(Step::AskIsLost),
         1 => shard.prop_map(Step::Retire),
         1 => (1..6_u32).prop_map(Step::SetMax),
-        4 => (0..40_u64).prop_map(Step::Pass),
+        8 => (0..40_u64).prop_map(Step::Pass),
     ]
 }
 
-/// One shard's engine.
+/// One shard's engine for one pool.
 struct Shard {
     pool: Pool<usize, Client>,
     leased: Vec<usize>,
@@ -55,11 +64,25 @@ struct Shard {
     wakes: u32,
 }
 
+/// What a shard hears about the total.
+#[derive(Clone, Copy)]
+enum Ask {
+    Offer,
+    Evict,
+}
+
 struct World {
-    budget: Arc<Budget>,
+    /// One for each role.
+    budgets: Vec<Arc<Budget>>,
+    total: Option<Arc<Total>>,
     max_ever: u32,
+    total_max: u32,
     settings: Settings,
+    /// How many shards there are; of the pools of all roles, each role's stand together.
+    width: usize,
     shards: Vec<Shard>,
+    /// By shard.
+    asks: Vec<VecDeque<Ask>>,
     now: Instant,
     next_client: Client,
     next_key: usize,
@@ -67,9 +90,41 @@ struct World {
 
 impl World {
     fn new(shards: usize, settings: Settings) -> Self {
-        let budget = Arc::new(Budget::new(settings.max_connections, shards));
-        let shard = |shard| Shard {
-            pool: Pool::new(settings.clone(), Arc::clone(&budget), shard),
+        let (max, reserve) = (settings.max_connections, settings.reserve_connections);
+        let budget = Budget::new(max, shards).with_reserve(reserve);
+        Self::of(shards, settings, vec![Arc::new(budget)], None)
+    }
+
+    /// Several roles that share a total.
+    fn of_roles(roles: u32, total_max: u32, shards: usize, settings: Settings) -> Self {
+        let (max, reserve) = (settings.max_connections, settings.reserve_connections);
+        let total = Arc::new(Total::new(total_max));
+        let budget = |name| Budget::within(Arc::clone(&total), name, max, shards);
+        let budgets = (0..roles).map(|name| Arc::new(budget(name).with_reserve(reserve)));
+        let settings = Settings {
+            min_connections: 0,
+            ..settings
+        };
+        Self::of(
+            shards,
+            settings,
+            budgets.collect(),
+            Some((total_max, Arc::clone(&total))),
+        )
+    }
+
+    fn of(
+        width: usize,
+        settings: Settings,
+        budgets: Vec<Arc<Budget>>,
+        total: Option<(u32, Arc<Total>)>,
+    ) -> Self {
+        let shard = |index: usize| Shard {
+            pool: Pool::new(
+                settings.clone(),
+                Arc::clone(&budgets[index / width]),
+                index % width,
+            ),
             leased: Vec::new(),
             idle: BTreeSet::new(),
             closing: Vec::new(),
@@ -77,10 +132,15 @@ impl World {
             logins: 0,
             wakes: 0,
         };
+        let (total_max, total) = total.unzip();
         World {
-            shards: (0..shards).map(shard).collect(),
-            max_ever: settings.max_connections,
-            budget,
+            shards: (0..width * budgets.len()).map(shard).collect(),
+            asks: vec![VecDeque::new(); width],
+            width,
+            max_ever: settings.max_connections + settings.reserve_connections,
+            total_max: total_max.unwrap_or(u32::MAX),
+            total,
+            budgets,
             settings,
             now: Instant::now(),
             next_client: 0,
@@ -96,8 +156,13 @@ impl World {
             }
             Step::LoginSucceeds(s, _) | Step::LoginFails(s, _) => s % shards,
             Step::SocketCloses(s, _) | Step::MailArrives(s) | Step::Retire(s) => s % shards,
+            Step::MailIsLost(s) => s % shards,
+            Step::AskArrives(s) | Step::AskIsLost(s) => s % self.width,
             Step::SetMax(_) | Step::Pass(_) => 0,
         };
+        if let Step::AskArrives(_) = step {
+            self.answer(index);
+        }
         let shard = &mut self.shards[index];
         match *step {
             Step::Acquire(_) => {
@@ -157,6 +222,10 @@ impl World {
                     shard.closing.push(key);
                 }
             }
+            Step::MailIsLost(_) => shard.wakes = shard.wakes.saturating_sub(1),
+            Step::AskIsLost(_) => {
+                self.asks[index].pop_front();
+            }
             Step::Retire(_) => {
                 let retired = shard.pool.retire();
                 assert_eq!(
@@ -166,8 +235,9 @@ impl World {
                 shard.closing.extend(retired);
             }
             Step::SetMax(max) => {
-                self.max_ever = self.max_ever.max(max);
-                self.budget.set_max(max);
+                let most = max + self.settings.reserve_connections;
+                self.max_ever = self.max_ever.max(most);
+                self.budgets.iter().for_each(|budget| budget.set_max(max));
             }
             Step::Pass(ms) => self.now += Duration::from_millis(ms),
             _ => {}
@@ -177,6 +247,41 @@ impl World {
             (1..shards).for_each(|shard| self.end_turn(shard));
         }
         self.check();
+    }
+
+    /// The shard reads what it was asked.
+    fn answer(&mut self, shard: usize) {
+        let (Some(ask), Some(total)) = (self.asks[shard].pop_front(), &self.total) else {
+            return;
+        };
+        let pools = (0..self.budgets.len()).map(|role| role * self.width + shard);
+        let richest = pools.max_by_key(|&at| self.shards[at].pool.idle()).unwrap();
+        match ask {
+            Ask::Offer => {
+                if let Some(winner) = total.offer(shard, self.shards[richest].pool.idle()) {
+                    self.asks[winner].push_back(Ask::Evict);
+                }
+            }
+            Ask::Evict => {
+                let pool = &mut self.shards[richest];
+                if let Some(key) = pool.pool.spare_idle() {
+                    assert!(pool.idle.remove(&key));
+                    pool.closing.push(key);
+                    if total.is_short() {
+                        self.ask_all();
+                    }
+                }
+            }
+        }
+    }
+
+    fn ask_all(&mut self) {
+        let Some(total) = &self.total else { return };
+        if let Some(winner) = total.ask(self.width) {
+            self.asks[winner].push_back(Ask::Evict);
+        }
+        let asks = self.asks.iter_mut();
+        asks.for_each(|asks| asks.push_back(Ask::Offer));
     }
 
     fn end_turn(&mut self, index: usize) {
@@ -201,30 +306,37 @@ impl World {
                 "a deadline that was served is not set again: that would spin"
             );
         }
-        let wakes: Vec<_> = std::iter::from_fn(|| shard.pool.next_wake()).collect();
+        let asks = shard.pool.take_ask();
+        let first = index / self.width * self.width;
+        let own = std::iter::from_fn(|| shard.pool.next_wake());
+        let mut wakes: Vec<usize> = own.map(|to| first + to).collect();
+        let others = std::iter::from_fn(|| shard.pool.next_other_wake());
+        wakes.extend(others.map(|wake| wake.name as usize * self.width + wake.shard));
         wakes.into_iter().for_each(|to| self.shards[to].wakes += 1);
+        if asks {
+            self.ask_all();
+        }
     }
 
     fn check(&self) {
-        let mut permits = self.budget.granted();
-        for shard in &self.shards {
-            shard.pool.check_invariants();
-            assert_eq!(shard.pool.leased() as usize, shard.leased.len());
-            assert_eq!(shard.pool.idle() as usize, shard.idle.len());
-            assert_eq!(shard.pool.waiting(), shard.waiting.len());
-            assert_eq!(shard.pool.logins_in_flight(), shard.logins);
-            assert!(shard.logins <= self.settings.logins_max);
-            assert_eq!(
-                shard.pool.open() as usize,
-                shard.leased.len() + shard.idle.len() + shard.closing.len()
+        let mut all = 0;
+        for (budget, shards) in self.budgets.iter().zip(self.shards.chunks(self.width)) {
+            let mut permits = budget.granted();
+            for shard in shards {
+                shard.check(&self.settings);
+                permits += shard.pool.permits();
+            }
+            assert_eq!(permits, budget.taken(), "no permit is lost or made up");
+            assert!(
+                permits <= self.max_ever,
+                "the sum over shards never exceeds the limit"
             );
-            permits += shard.pool.permits();
+            all += permits;
         }
-        assert_eq!(permits, self.budget.taken(), "no permit is lost or made up");
-        assert!(
-            permits <= self.max_ever,
-            "the sum over shards never exceeds the limit"
-        );
+        if let Some(total) = &self.total {
+            assert_eq!(all, total.taken(), "nor one of the total");
+            assert!(all <= self.total_max);
+        }
     }
 
     /// From here on everything works and every client is quick: nobody may be left waiting.
@@ -236,6 +348,7 @@ impl World {
             for shard in 0..self.shards.len() {
                 for step in [
                     Step::MailArrives(shard),
+                    Step::AskArrives(shard),
                     Step::SocketCloses(shard, 0),
                     Step::LoginSucceeds(shard, 0.5),
                     Step::Release(shard, 0),
@@ -256,6 +369,19 @@ impl World {
 }
 
 impl Shard {
+    fn check(&self, settings: &Settings) {
+        self.pool.check_invariants();
+        assert_eq!(self.pool.leased() as usize, self.leased.len());
+        assert_eq!(self.pool.idle() as usize, self.idle.len());
+        assert_eq!(self.pool.waiting(), self.waiting.len());
+        assert_eq!(self.pool.logins_in_flight(), self.logins);
+        assert!(self.logins <= settings.logins_max);
+        assert_eq!(
+            self.pool.open() as usize,
+            self.leased.len() + self.idle.len() + self.closing.len()
+        );
+    }
+
     fn placed(&mut self, key: usize, placed: Placed<Client>) {
         match placed {
             Placed::Idle => assert!(self.idle.insert(key)),
@@ -289,6 +415,7 @@ fn settings() -> impl Strategy<Value = Settings> {
         timeout(300),
         timeout(200),
         1..4_u32,
+        (0..3_u32, timeout(60)),
     )
         .prop_map(
             |(
@@ -298,9 +425,12 @@ fn settings() -> impl Strategy<Value = Settings> {
                 max_lifetime,
                 connection_timeout,
                 logins_max,
+                (reserve_connections, reserve_timeout),
             )| Settings {
                 min_connections: min_connections.min(max_connections),
                 max_connections,
+                reserve_connections,
+                reserve_timeout,
                 idle_timeout,
                 max_lifetime,
                 connection_timeout,
@@ -321,6 +451,23 @@ proptest! {
         steps in prop::collection::vec(step(), 1..250),
     ) {
         let mut world = World::new(shards, settings);
+        steps.iter().for_each(|step| world.take(step));
+        world.settle();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn roles_that_share_a_total_keep_to_it_and_leave_no_client_waiting_even_where_mail_is_lost(
+        roles in 2..5_u32,
+        total in 1..5_u32,
+        shards in 1..4_usize,
+        settings in settings(),
+        steps in prop::collection::vec(step(), 1..250),
+    ) {
+        let mut world = World::of_roles(roles, total, shards, settings);
         steps.iter().for_each(|step| world.take(step));
         world.settle();
     }

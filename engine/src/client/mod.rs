@@ -7,6 +7,7 @@ mod credentials;
 mod greet;
 mod options;
 mod packets;
+mod places;
 mod replicate;
 mod rules;
 mod secure;
@@ -15,6 +16,7 @@ pub use brakes::Brakes;
 pub use credentials::{Credentials, Known};
 pub(crate) use greet::Entered;
 use greet::{Greeted, Heard};
+pub use places::Places;
 
 use crate::auth::Source;
 use crate::limits::{CANCEL_HEARING, LAST_WORDS};

@@ -29,6 +29,8 @@ counters! {
     logins,
     /// Logins that failed.
     login_failures,
+    /// Clients refused by a limit once they had proved who they are.
+    limit_refusals,
     /// Leases that ended with a server given back clean.
     transactions,
     /// Servers opened.

@@ -33,7 +33,7 @@ pub use roles::Roles;
 pub use run::{ShardSeed, run};
 pub use secret::CancelSecret;
 
-use crate::client::{Brakes, Credentials};
+use crate::client::{Brakes, Credentials, Places};
 use crate::config::Config;
 use crate::link::Handshakes;
 use crate::ring::{Ring, task};
@@ -85,6 +85,8 @@ pub struct Shard {
     pub answers: Arc<Answers>,
     /// Who has failed to log in how often, on any shard.
     pub brakes: Arc<Brakes>,
+    /// How many clients there are, on all shards.
+    pub places: Arc<Places>,
     /// Clients that have not logged in, by where they come from.
     pub sources: RefCell<HashMap<IpAddr, u32>>,
     /// The roles of clients, for all shards.
