@@ -1,3 +1,4 @@
 //! What operators see: the figures of all shards, merged.
 
+pub mod histogram;
 pub mod stats;

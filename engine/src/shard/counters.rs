@@ -1,5 +1,6 @@
 //! What a shard counts: plain cells that it alone writes.
 
+use admin::histogram::Recorder;
 use admin::stats::ShardStats;
 use std::cell::Cell;
 
@@ -57,6 +58,30 @@ counters! {
     replications,
     /// Sessions that had to keep their server behind a transaction.
     pins,
+}
+
+/// How long things took. A turn's length is the smallest difference that is
+/// seen: the clock is read once a turn.
+#[derive(Debug, Default)]
+pub struct Times {
+    /// Clients that had to wait for a server, until they had one or an error.
+    pub wait: Recorder,
+    /// From the grant of a server until it came back clean.
+    pub lease: Recorder,
+    /// Clients from their connection until they were logged in.
+    pub client_login: Recorder,
+    /// Servers from the first attempt to connect until they were logged in.
+    pub server_login: Recorder,
+}
+
+impl Times {
+    /// Puts a copy into what leaves the shard.
+    pub fn copy_to(&self, stats: &mut ShardStats) {
+        stats.wait = self.wait.snapshot();
+        stats.lease = self.lease.snapshot();
+        stats.client_login = self.client_login.snapshot();
+        stats.server_login = self.server_login.snapshot();
+    }
 }
 
 /// Adds one to a counter.

@@ -20,7 +20,7 @@ mod secret;
 
 pub use cancel::{Cancels, Capped};
 pub use clients::{Clients, Control};
-pub use counters::{Counters, bump};
+pub use counters::{Counters, Times, bump};
 pub use listen::Counted;
 pub use loads::Loads;
 pub use lookup::{Answers, Found};
@@ -51,6 +51,7 @@ use std::net::IpAddr;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Instant;
 
 /// What all tasks of a shard share.
 pub struct Shard {
@@ -64,6 +65,8 @@ pub struct Shard {
     pub clients: Clients,
     /// What it counts.
     pub counters: Counters,
+    /// How long what took.
+    pub times: Times,
     /// What it tells clients to be cancelled by.
     pub process_ids: ProcessIds,
     /// Cancel requests on their way.
@@ -135,8 +138,10 @@ impl Shard {
         self.ids.get()
     }
 
-    /// What it has counted, and what there is now.
+    /// What it has counted, and what there is now: as long as there are pools,
+    /// whatever the number of clients.
     pub fn stats(&self) -> ShardStats {
+        let begun = Instant::now();
         let ring = self.ring.stats();
         let mut stats = self.counters.snapshot();
         stats.clients = self.clients.len() as u64;
@@ -154,6 +159,8 @@ impl Shard {
             stats.servers_idle += u64::from(idle);
             stats.waiting += waiting as u64;
         }
+        self.times.copy_to(&mut stats);
+        stats.collecting_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         stats
     }
 

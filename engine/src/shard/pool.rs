@@ -230,6 +230,7 @@ impl ShardPool {
                     let mut server = server.expect("an idle server is in its place");
                     if server.check_idle() {
                         server.socket.set_idle(false);
+                        server.leased = self.shard.ring.micros();
                         return Some(server);
                     }
                     self.discard(server);
@@ -239,6 +240,8 @@ impl ShardPool {
                     let seat = seat.get_or_insert_with(|| Seat::new(self, waker));
                     debug_assert!(seat.ticket.is_none() && seat.waiter == waiter);
                     seat.ticket = Some(ticket);
+                    self.waiters.borrow_mut()[seat.waiter as usize].since =
+                        self.shard.ring.micros();
                     let waiting = &self.shard.waiting;
                     waiting.set(waiting.get() + 1);
                     if !self.decide.borrow().queues_quietly() {
@@ -259,6 +262,11 @@ impl ShardPool {
             return;
         }
         bump(&self.shard.counters.transactions);
+        let micros = self.shard.ring.micros();
+        self.shard
+            .times
+            .lease
+            .record(micros.saturating_sub(server.leased));
         let placed = self
             .decide
             .borrow_mut()
@@ -307,9 +315,15 @@ impl ShardPool {
         }
     }
 
-    fn grant(&self, waiter: u32, granted: Result<Box<Server>, Refusal>) {
+    fn grant(&self, waiter: u32, mut granted: Result<Box<Server>, Refusal>) {
+        let micros = self.shard.ring.micros();
+        if let Ok(server) = &mut granted {
+            server.leased = micros;
+        }
         let mut waiters = self.waiters.borrow_mut();
         let waiter = &mut waiters[waiter as usize];
+        let waited = micros.saturating_sub(waiter.since);
+        self.shard.times.wait.record(waited);
         waiter.granted = Some(granted);
         waiter.waker.wake_by_ref();
     }

@@ -88,6 +88,7 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         handshakes: Handshakes::default(),
         clients: Clients::default(),
         counters: Counters::default(),
+        times: super::Times::default(),
         process_ids: ProcessIds::new(seed.config.engine.instance_id, peers.len()),
         cancels: Cancels::new(seed.config.peers.len()),
         config: seed.config,
