@@ -7,25 +7,39 @@ use crate::histogram::Histogram;
 use std::fmt;
 
 macro_rules! stats {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+    ($($(#[$doc:meta])* $name:ident),* $(,)? ; $($(#[$about:meta])* $time:ident),* $(,)?) => {
         /// What one shard has counted, or several together.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct ShardStats {
             $($(#[$doc])* pub $name: u64,)*
-            /// How long servers took to get from shard to shard.
-            pub handover_times: Histogram,
+            $($(#[$about])* pub $time: Histogram,)*
         }
 
         impl ShardStats {
             /// Adds another shard's figures.
             pub fn merge(&mut self, other: &ShardStats) {
                 $(self.$name = self.$name.saturating_add(other.$name);)*
-                self.handover_times.merge(&other.handover_times);
+                $(self.$time.merge(&other.$time);)*
             }
 
-            /// Names and figures, in the order of the fields.
+            /// Names and figures, in the order of the fields; of durations the count, the sum and quantiles, in
+            /// microseconds.
             pub fn figures(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($name), self.$name),)*].into_iter()
+                let counts = [$((stringify!($name), self.$name),)*];
+                let times = [$([
+                    (concat!(stringify!($time), "_count"), self.$time.count()),
+                    (concat!(stringify!($time), "_sum_us"), self.$time.sum()),
+                    (concat!(stringify!($time), "_p50_us"), self.$time.quantile(500)),
+                    (concat!(stringify!($time), "_p95_us"), self.$time.quantile(950)),
+                    (concat!(stringify!($time), "_p99_us"), self.$time.quantile(990)),
+                    (concat!(stringify!($time), "_max_us"), self.$time.quantile(1000)),
+                ],)*];
+                counts.into_iter().chain(times.into_iter().flatten())
+            }
+
+            /// Names and durations, in the order of the fields.
+            pub fn times(&self) -> impl Iterator<Item = (&'static str, &Histogram)> {
+                [$((stringify!($time), &self.$time),)*].into_iter()
             }
         }
     };
@@ -40,6 +54,8 @@ stats! {
     logins,
     /// Logins that failed since the start.
     login_failures,
+    /// Of these, those that a limit of clients refused.
+    limit_refusals,
     /// Clients now.
     clients,
     /// Connections that have not logged in now.
@@ -94,6 +110,19 @@ stats! {
     ring_sleeps,
     /// Sends that did not fit the peer's window at once.
     short_sends,
+    /// What it took to collect these figures, in nanoseconds of the shards' time.
+    collecting_ns,
+    ;
+    /// How long clients waited for a server that had to wait for one, those who waited in vain included.
+    wait,
+    /// From the grant of a server until it came back clean: transactions, or sessions where the mode is so.
+    lease,
+    /// From a client's connection until it was logged in.
+    client_login,
+    /// From the first attempt to connect to a server until it was logged in.
+    server_login,
+    /// Servers from the decision that they move until the other shard had them.
+    handover,
 }
 
 impl fmt::Display for ShardStats {
@@ -106,11 +135,6 @@ impl fmt::Display for ShardStats {
             }
             write!(f, "{name}={figure}")?;
         }
-        for (name, per_mille) in [("p50", 500), ("p99", 990)] {
-            if let Some(time) = self.handover_times.quantile(per_mille) {
-                write!(f, " handover_{name}_ns={}", time.as_nanos())?;
-            }
-        }
         Ok(())
     }
 }
@@ -118,10 +142,14 @@ impl fmt::Display for ShardStats {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::histogram::Recorder;
 
     #[test]
     fn merging_adds_every_figure() {
+        let recorder = Recorder::default();
+        recorder.record(9);
         let mut sum = ShardStats {
+            wait: recorder.snapshot(),
             clients: 1,
             panics: 2,
             ..ShardStats::default()
@@ -129,8 +157,11 @@ mod tests {
         sum.merge(&ShardStats {
             clients: 10,
             waits: 3,
+            wait: recorder.snapshot(),
             ..ShardStats::default()
         });
+        assert_eq!((sum.wait.count(), sum.wait.quantile(500)), (2, 9));
+        sum.wait = Histogram::default();
         assert_eq!(
             sum,
             ShardStats {

@@ -1,6 +1,6 @@
 //! The process's life: bind, start the shards, wait for a signal, drain.
 
-use crate::client::{Brakes, Credentials};
+use crate::client::{Brakes, Credentials, Places};
 use crate::config::{Config, ListenAddr, Pin};
 use crate::net;
 use crate::shard::{Answers, Loads, Mail, Postbox, Reports, Roles, ShardSeed, run};
@@ -138,12 +138,13 @@ impl Running {
         let reports = Arc::new(Reports::default());
         let answers = Arc::new(Answers::default());
         let brakes = Arc::new(Brakes::default());
+        let places = Arc::new(Places::default());
         let roles = Arc::new(Roles::new(&config.groups, shards));
         let tls = Arc::new(Material::load(&config).map_err(StartError::Certificates)?);
         let budgets: Vec<_> = config
             .groups
             .iter()
-            .map(|group| Arc::new(Budget::new(group.pool.max_connections, shards)))
+            .map(|group| Arc::new(group.budget(shards)))
             .collect();
         let loads = Arc::new(Loads::new(shards));
         let replications = Arc::new(Budget::new(
@@ -164,6 +165,7 @@ impl Running {
                 reports: Arc::clone(&reports),
                 answers: Arc::clone(&answers),
                 brakes: Arc::clone(&brakes),
+                places: Arc::clone(&places),
                 roles: Arc::clone(&roles),
                 tls: Arc::clone(&tls),
                 loads: Arc::clone(&loads),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCs
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::total::Total;
+use crate::total::{Total, Wake};
 
 /// The permits of one (group, target) over all shards. A permit stands for one server that is open, closing or logging
 /// in; never more than `max` are out.
@@ -22,6 +22,10 @@ pub struct Budget {
     signal: Padded<AtomicU32>,
     slots: Box<[Padded<Slot>]>,
     epoch: OnceLock<Instant>,
+    /// Permits beyond `max`, for clients that have waited for long.
+    reserve: u32,
+    /// By which the engine knows it.
+    name: u32,
     /// What it shares with other budgets.
     total: Option<Arc<Total>>,
 }
@@ -41,6 +45,8 @@ struct Slot {
     promised: AtomicU32,
     /// Permits that have arrived and that the shard has not yet collected.
     granted: AtomicU32,
+    /// It stands in the queue of the total, since then; 0: it does not.
+    wants: AtomicU64,
     /// Servers open in the shard, so that a hungry one knows whom to ask.
     open: AtomicU32,
 }
@@ -61,16 +67,24 @@ impl Budget {
             signal: Padded(AtomicU32::new(0)),
             slots: (0..shards.max(1)).map(|_| Padded::default()).collect(),
             epoch: OnceLock::new(),
+            reserve: 0,
+            name: 0,
             total: None,
         }
     }
 
-    /// A budget whose permits count against a total too.
-    pub fn within(total: Arc<Total>, max: u32, shards: usize) -> Self {
+    /// A budget whose permits count against a total too. `name`: by which the engine knows it.
+    pub fn within(total: Arc<Total>, name: u32, max: u32, shards: usize) -> Self {
         Budget {
             total: Some(total),
+            name,
             ..Budget::new(max, shards)
         }
+    }
+
+    /// The same with so many permits more, for clients that have waited for long.
+    pub fn with_reserve(self, reserve: u32) -> Self {
+        Budget { reserve, ..self }
     }
 
     /// The total that it shares with others.
@@ -80,7 +94,16 @@ impl Budget {
 
     /// Takes a permit if one is free, of the total too.
     pub fn try_take(&self) -> bool {
-        if !self.try_take_own() {
+        self.take(false)
+    }
+
+    /// The same for a client that has waited for long.
+    pub(crate) fn try_take_reserve(&self) -> bool {
+        self.take(true)
+    }
+
+    fn take(&self, reserve: bool) -> bool {
+        if !self.try_take_own(reserve) {
             return false;
         }
         if self.total.as_ref().is_none_or(|total| total.try_take()) {
@@ -90,8 +113,9 @@ impl Budget {
         false
     }
 
-    fn try_take_own(&self) -> bool {
-        let max = self.max();
+    /// Takes a permit without regard to the total.
+    pub(crate) fn try_take_own(&self, reserve: bool) -> bool {
+        let max = self.most(reserve);
         self.taken
             .0
             .permits
@@ -104,10 +128,14 @@ impl Budget {
     /// # Panics
     /// When no permit is out: the sum would be wrong for ever.
     pub fn give_back(&self) {
+        // A pool that the total gives it to looks for itself.
+        let _ = self.give_back_to_all();
+    }
+
+    /// The same; says who has been given the total's.
+    pub(crate) fn give_back_to_all(&self) -> Option<Wake> {
         self.give_back_own();
-        if let Some(total) = &self.total {
-            total.give_back();
-        }
+        self.total.as_ref().and_then(|total| total.give_back())
     }
 
     fn give_back_own(&self) {
@@ -129,10 +157,49 @@ impl Budget {
         self.taken.0.max.load(SeqCst)
     }
 
+    fn most(&self, reserve: bool) -> u32 {
+        let reserve = if reserve { self.reserve } else { 0 };
+        self.max().saturating_add(reserve)
+    }
+
+    /// Whether a permit of its own is free.
+    pub(crate) fn has_room(&self, reserve: bool) -> bool {
+        self.taken() < self.most(reserve)
+    }
+
+    /// Whether permits of the reserve are out.
+    pub(crate) fn uses_reserve(&self) -> bool {
+        self.reserve > 0 && self.taken() > self.max()
+    }
+
+    pub(crate) fn name(&self) -> u32 {
+        self.name
+    }
+
+    /// Notes since when the shard stands in the queue of the total; what was noted before.
+    pub(crate) fn set_wanting(&self, shard: usize, since: u64) -> u64 {
+        self.slots[shard].0.wants.swap(since, SeqCst)
+    }
+
+    pub(crate) fn wanting(&self, shard: usize) -> u64 {
+        self.slots[shard].0.wants.load(SeqCst)
+    }
+
+    /// The total gives the shard a permit, which it takes if there is one of its own too.
+    pub(crate) fn accept(&self, shard: usize, reserve: bool) -> bool {
+        self.set_wanting(shard, 0);
+        let accepted = self.try_take_own(reserve);
+        if accepted {
+            self.slots[shard].0.promised.fetch_add(1, SeqCst);
+            self.grant(shard);
+        }
+        accepted
+    }
+
     /// Changes the maximum. When more permits are out than that, the pools close servers as they come back.
     pub fn set_max(&self, max: u32) {
         self.taken.0.max.store(max, SeqCst);
-        if self.taken() > max {
+        if self.taken() > self.most(true) {
             self.signal.0.fetch_or(SHRUNK, SeqCst);
         }
     }
@@ -153,7 +220,7 @@ impl Budget {
         if self.signal.0.load(SeqCst) & SHRUNK == 0 {
             return 0;
         }
-        let excess = self.taken().saturating_sub(self.max());
+        let excess = self.taken().saturating_sub(self.most(true));
         if excess == 0 {
             self.signal.0.fetch_and(!SHRUNK, SeqCst);
         }
@@ -228,16 +295,22 @@ impl Budget {
 
     /// A permit comes back from `me`: to the longest hungry shard, which the caller must wake, or to be free.
     #[must_use]
-    pub(crate) fn pass_on(&self, me: usize, own: Option<Instant>) -> Option<usize> {
+    pub(crate) fn pass_on(
+        &self,
+        me: usize,
+        own: Option<Instant>,
+        others: &mut Vec<Wake>,
+    ) -> Option<usize> {
         loop {
             if !self.is_calm()
                 && self.excess() == 0
+                && !self.uses_reserve()
                 && let Some(shard) = self.promise(me, own, Duration::ZERO)
             {
                 self.grant(shard);
                 return Some(shard);
             }
-            self.give_back();
+            others.extend(self.give_back_to_all());
             // A shard that became hungry between the look and the give-back may have missed the permit.
             if self.longest_hungry(me).is_none() || own.is_some() || !self.try_take() {
                 return None;

@@ -44,6 +44,10 @@ pub struct PoolSettings {
     pub min_connections: u32,
     /// The most servers of this pool, over all shards.
     pub max_connections: u32,
+    /// So many more, once a client has waited for `reserve_timeout`.
+    pub reserve_connections: u32,
+    /// How long a client must have waited for that; `None`: they are not used.
+    pub reserve_timeout: Option<Duration>,
     /// Where each client's own role logs in: the roles that may have a pool at once.
     pub max_role_pools: u32,
     /// Where each client's own role logs in: the most servers of all roles; `None` is `max_connections` times ten.
@@ -66,6 +70,8 @@ impl Default for PoolSettings {
             mode: PoolMode::Transaction,
             min_connections: 2,
             max_connections: 10,
+            reserve_connections: 0,
+            reserve_timeout: Some(Duration::from_secs(5)),
             max_role_pools: 1000,
             max_total_connections: None,
             idle_timeout: Some(Duration::from_secs(600)),

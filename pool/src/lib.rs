@@ -13,9 +13,14 @@
 //!    its permit until then. One that is to be given away is reported by [`Pool::hand_over`] when it has left the
 //!    shard's ring; what that answers is its permit and goes with it, to [`Pool::arrived`] of the other shard. So the sum
 //!    over shards is exact even while servers move.
-//! 5. At the end of a turn: send a wake to each shard from [`Pool::next_wake`]; set a timer for [`Pool::next_deadline`],
+//! 5. At the end of a turn: send a wake to each shard from [`Pool::next_wake`] and to each pool from
+//!    [`Pool::next_other_wake`]; if [`Pool::take_ask`] says so, [`Total::ask`] all shards of the database; set a timer for [`Pool::next_deadline`],
 //!    and when it fires call [`Pool::expire`], then [`Pool::logins_wanted`].
 //! 6. A shard that receives a wake hands over what [`Pool::give_up_idle`] gives, then calls [`Pool::logins_wanted`].
+
+//!
+//! A shard that is asked answers by [`Total::offer`]; whoever gives the last answer tells the shard that it names, which
+//! closes what [`Pool::spare_idle`] hands out of its richest pool.
 
 mod backoff;
 mod budget;
@@ -31,5 +36,5 @@ pub use budget::Budget;
 pub use pool::{Acquire, CloseReason, Expired, MARGIN, Moving, PATIENCE, Placed, Pool, SETTLING};
 pub use servers::ServerKey;
 pub use settings::{LOGINS_MAX, Settings};
-pub use total::Total;
+pub use total::{Total, Wake};
 pub use waiters::Ticket;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::backoff::{Backoff, shortened};
 use crate::hunger::{Asking, Hunger};
 use crate::servers::{ServerKey, Servers, State};
+use crate::total::Wake;
 use crate::waiters::{Ticket, Waiters};
 use crate::{Budget, Settings};
 
@@ -37,6 +38,11 @@ pub struct Pool<K, W> {
     hunger: Option<Hunger>,
     asking: Asking,
     wakes: Vec<usize>,
+    /// It wants a permit of the total.
+    want: Option<Asking>,
+    /// All shards are to be asked for an idle server of another role.
+    asks: bool,
+    other_wakes: Vec<Wake>,
 }
 
 /// Answer to a client that needs a server.
@@ -75,6 +81,10 @@ pub enum CloseReason {
     Lifetime,
     /// `max_connections` was lowered.
     Shrunk,
+    /// Nobody needs the reserve any more.
+    Reserve,
+    /// Another role of the database gets no server.
+    Evicted,
     /// [`Pool::retire`] was called after it connected.
     Retired,
 }
@@ -102,6 +112,10 @@ pub const MARGIN: Duration = Duration::from_millis(20);
 /// For this long a server that has moved stays while clients wait.
 pub const SETTLING: Duration = Duration::from_millis(5);
 
+/// A server of a pool that is larger than `max_connections` leaves when it has been idle for this long: a client that
+/// asks again and again keeps it, and does not wait for `reserve_timeout` each time.
+const RESERVE_IDLE: Duration = Duration::from_secs(1);
+
 impl<K: ServerKey, W: Copy> Pool<K, W> {
     /// An empty pool of shard number `shard` (from 0 to the budget's number of shards less one).
     ///
@@ -125,6 +139,9 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
             hunger: None,
             asking: Asking::default(),
             wakes: Vec::new(),
+            want: None,
+            asks: false,
+            other_wakes: Vec::new(),
         }
     }
 
@@ -148,10 +165,13 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
         self.backoff.settle(now);
         self.in_hand += self.budget.collect(self.shard);
         let before = self.logins;
-        while self.lacking(now) > 0 && (self.in_hand > 0 || self.budget.try_take()) {
+        while self.lacking(now) > 0
+            && (self.in_hand > 0 || self.budget.try_take() || self.takes_reserve(now))
+        {
             self.in_hand = self.in_hand.saturating_sub(1);
             self.logins += 1;
         }
+        self.want_of_total(now);
         self.ask_other_shards(now);
         self.refill(now);
         self.pass_on_surplus(now);
@@ -214,6 +234,11 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
         let Some(at) = self.servers.find(key) else {
             return false;
         };
+        if self.servers.slot(at).evicted
+            && let Some(total) = self.budget.total()
+        {
+            total.evicted(1);
+        }
         let promised_to = self.servers.remove(at);
         self.budget.publish_open(self.shard, self.servers.open());
         match promised_to {
@@ -248,17 +273,12 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
 
     /// When [`Pool::expire`] and [`Pool::logins_wanted`] are to be called at the latest.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let surplus = self.servers.live() > self.min_share();
-        let idle = self
-            .servers
-            .longest_idle()
-            .filter(|_| surplus)
-            .and_then(|at| {
-                self.servers
-                    .slot(at)
-                    .idle_since
-                    .checked_add(self.settings.idle_timeout()?)
-            });
+        let idle = self.servers.longest_idle().and_then(|at| {
+            self.servers
+                .slot(at)
+                .idle_since
+                .checked_add(self.idle_limit()?.0)
+        });
         [
             self.waiter_deadline(),
             idle,
@@ -272,9 +292,7 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
 
     /// When a server that becomes idle now is to be closed for that, unless it is used before.
     pub fn idle_end(&self, now: Instant) -> Option<Instant> {
-        let surplus = self.servers.live() > self.min_share();
-        now.checked_add(self.settings.idle_timeout()?)
-            .filter(|_| surplus)
+        now.checked_add(self.idle_limit()?.0)
     }
 
     /// Whether one more waiting client changes nothing: others wait already, there is no permit for a login, and no
@@ -282,15 +300,26 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
     pub fn queues_quietly(&self) -> bool {
         self.waiters.len() > 1
             && self.budget.shards() == 1
-            && self.budget.taken() >= self.budget.max()
+            && (self.want.is_some() || self.budget.taken() >= self.budget.max())
             && self.in_hand == 0
     }
 
-    /// Another role of the database gets no server: the one that has been idle for the longest time leaves, to be
+    /// If another role of the database gets no server, the one that has been idle for the longest time leaves, to be
     /// closed and then discarded.
     pub fn spare_idle(&mut self) -> Option<K> {
         let at = self.servers.longest_idle()?;
-        Some(self.servers.close(at, None))
+        let wanted = self.budget.total()?.claim_eviction();
+        wanted.then(|| self.servers.evict(at))
+    }
+
+    /// Whether the engine must ask all shards of the database for an idle server, see [`Total::ask`](crate::Total::ask).
+    pub fn take_ask(&mut self) -> bool {
+        std::mem::take(&mut self.asks)
+    }
+
+    /// The next pool of another role that has been given a permit, which the engine must tell.
+    pub fn next_other_wake(&mut self) -> Option<Wake> {
+        self.other_wakes.pop()
     }
 
     /// The next shard to which the engine must send a wake, because it was given a permit or because this shard starves.
@@ -397,6 +426,10 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
                 return Placed::GiveAway { to_shard };
             }
         }
+        if settled && self.owes_total() {
+            self.servers.evict(at);
+            return Placed::Close(CloseReason::Evicted);
+        }
         self.place_here(at, now)
     }
 
@@ -448,6 +481,61 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
         }
     }
 
+    /// Whether a client has waited for so long that its server may be one of the reserve. Those before it have a login.
+    fn reserve_is_due(&self, now: Instant) -> bool {
+        let since = self.waiters.since_behind(self.logins);
+        let waited = since.map(|since| now.saturating_duration_since(since));
+        waited >= self.settings.reserve_timeout() && self.settings.reserve_timeout().is_some()
+    }
+
+    fn takes_reserve(&self, now: Instant) -> bool {
+        self.reserve_is_due(now) && self.budget.try_take_reserve()
+    }
+
+    /// Where the total has no permit for a client, though the pool's own budget has.
+    fn want_of_total(&mut self, now: Instant) {
+        let Some(total) = self.budget.total() else {
+            return;
+        };
+        let reserve = self.reserve_is_due(now);
+        let lacks = self.lacking(now) > self.budget.promised(self.shard);
+        let since = self
+            .waiters
+            .oldest()
+            .filter(|_| lacks && self.budget.has_room(reserve));
+        let Some(since) = since else {
+            return self.end_want();
+        };
+        if total.want(&self.budget, self.shard, since, reserve) {
+            self.logins += 1;
+            return self.end_want();
+        }
+        let want = self.want.get_or_insert_default();
+        self.asks |= want.asks(now) && total.is_short();
+    }
+
+    /// Whether a pool that shares the total has waited so much longer that a server in use here is to be its, which is
+    /// then promised.
+    fn owes_total(&self) -> bool {
+        let own = self.waiters.oldest();
+        let Some(total) = self.budget.total().filter(|total| total.is_overdue(own)) else {
+            return false;
+        };
+        // The one that waits may be this pool itself, by a client that has been served since.
+        if self.want.is_some() {
+            total.moves_to(&self.budget, self.shard, own);
+        }
+        total.is_overdue(own) && total.claim_eviction()
+    }
+
+    fn end_want(&mut self) {
+        if self.want.take().is_some()
+            && let Some(total) = self.budget.total()
+        {
+            total.unwant(&self.budget, self.shard);
+        }
+    }
+
     fn ask_other_shards(&mut self, now: Instant) {
         if self.budget.shards() == 1 {
             return;
@@ -494,8 +582,11 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
     }
 
     fn return_permit(&mut self) {
-        self.wakes
-            .extend(self.budget.pass_on(self.shard, self.waiters.oldest()));
+        self.wakes.extend(self.budget.pass_on(
+            self.shard,
+            self.waiters.oldest(),
+            &mut self.other_wakes,
+        ));
     }
 
     fn end_login(&mut self) {
@@ -506,8 +597,9 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
     }
 
     fn end_hunger_of_nobody(&mut self) {
-        if self.hunger.is_some() && self.waiters.is_empty() {
+        if self.waiters.is_empty() {
             self.end_hunger();
+            self.end_want();
         }
     }
 
@@ -522,10 +614,19 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
         if self.budget.excess() > self.servers.closing() {
             return Some((at, CloseReason::Shrunk));
         }
-        let timeout = self.settings.idle_timeout()?;
-        let useless = self.servers.live() > self.min_share()
-            && now.saturating_duration_since(self.servers.slot(at).idle_since) >= timeout;
-        useless.then_some((at, CloseReason::IdleTimeout))
+        let (limit, reason) = self.idle_limit()?;
+        let idle = now.saturating_duration_since(self.servers.slot(at).idle_since);
+        (idle >= limit).then_some((at, reason))
+    }
+
+    /// How long a server may be idle, and why no longer.
+    fn idle_limit(&self) -> Option<(Duration, CloseReason)> {
+        let surplus = self.servers.live() > self.min_share();
+        let timeout = self.settings.idle_timeout().filter(|_| surplus);
+        if self.budget.uses_reserve() && timeout.is_none_or(|timeout| timeout > RESERVE_IDLE) {
+            return Some((RESERVE_IDLE, CloseReason::Reserve));
+        }
+        timeout.map(|timeout| (timeout, CloseReason::IdleTimeout))
     }
 
     fn waiter_deadline(&self) -> Option<Instant> {
@@ -539,7 +640,16 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
         let lacking = self.unserved().min(self.logins_left());
         let below_min = self.servers.live() + self.logins < self.min_share();
         let login = self.backoff.until().filter(|_| lacking > 0 || below_min);
-        [login, self.next_ask()].into_iter().flatten().min()
+        let may_log_in =
+            self.backoff.until().is_none() && lacking > self.budget.promised(self.shard);
+        let permit = self.permit_deadline().filter(|_| may_log_in);
+        [login, permit, self.next_ask()].into_iter().flatten().min()
+    }
+
+    /// When there may be a permit of the total, or of the reserve.
+    fn permit_deadline(&self) -> Option<Instant> {
+        let next = self.want.as_ref().and_then(Asking::next);
+        next.or_else(|| self.reserve_deadline())
     }
 
     /// When this shard asks the others the next time. They may have idle servers where no login succeeds.
@@ -548,6 +658,15 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
             return None;
         }
         self.asking.next()
+    }
+
+    /// When the next client will have waited long enough for the reserve, if there is any left.
+    fn reserve_deadline(&self) -> Option<Instant> {
+        let timeout = self.settings.reserve_timeout()?;
+        let since = self.waiters.since_behind(self.logins)?;
+        since
+            .checked_add(timeout)
+            .filter(|_| self.budget.has_room(true))
     }
 
     fn min_share(&self) -> u32 {
@@ -559,6 +678,10 @@ impl<K, W> Drop for Pool<K, W> {
     /// A pool that is dropped, servers and all, leaves no permit behind and breaks no promise.
     fn drop(&mut self) {
         self.budget.sated(self.shard);
+        if let Some(total) = self.budget.total() {
+            total.unwant(&self.budget, self.shard);
+            total.evicted(self.servers.evictions());
+        }
         self.budget.publish_open(self.shard, 0);
         let mut held =
             self.servers.open() + self.logins + self.in_hand + self.budget.collect(self.shard);

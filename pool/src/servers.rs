@@ -53,6 +53,8 @@ pub(crate) struct Slot<K> {
     pub(crate) settled: Instant,
     /// To be closed when it comes back, whatever its age.
     pub(crate) retired: bool,
+    /// It is closed for a pool that shares the total.
+    pub(crate) evicted: bool,
     birth: u64,
     prev: u32,
     next: u32,
@@ -104,6 +106,7 @@ impl<K: ServerKey> Servers<K> {
             end,
             settled,
             retired: false,
+            evicted: false,
             birth,
             prev: NONE,
             next: NONE,
@@ -191,6 +194,12 @@ impl<K: ServerKey> Servers<K> {
         let slot = &mut self.slots[at as usize];
         slot.state = State::Closing { promised_to };
         slot.key
+    }
+
+    /// The same, for a pool that shares the total.
+    pub(crate) fn evict(&mut self, at: u32) -> K {
+        self.slots[at as usize].evicted = true;
+        self.close(at, None)
     }
 
     /// Forgets the server; says whom its permit was promised to.
@@ -352,6 +361,12 @@ impl<K> Servers<K> {
     /// Servers that are to be discarded.
     pub(crate) fn closing(&self) -> u32 {
         self.closing
+    }
+
+    /// Servers that are to be discarded for pools that share the total.
+    pub(crate) fn evictions(&self) -> u32 {
+        let evicted = |slot: &&Slot<K>| slot.evicted && slot.state != State::Vacant;
+        u32::try_from(self.slots.iter().filter(evicted).count()).unwrap_or(u32::MAX)
     }
 
     /// The shards that were promised the permits of closing servers.

@@ -12,6 +12,10 @@ pub struct Settings {
     pub min_connections: u32,
     /// Most servers open or logging in at any moment, over all shards.
     pub max_connections: u32,
+    /// So many servers more may be open once a client has waited for `reserve_timeout`; they leave when they are idle.
+    pub reserve_connections: u32,
+    /// How long a client must have waited for that. `None`: they are not used.
+    pub reserve_timeout: Option<Duration>,
     /// An idle server is closed after this time. `None` and zero switch it off.
     pub idle_timeout: Option<Duration>,
     /// A server is closed after this time, at the next moment that nobody leases it. `None` and zero switch it off.
@@ -33,6 +37,8 @@ impl Default for Settings {
         Settings {
             min_connections: 2,
             max_connections: 10,
+            reserve_connections: 0,
+            reserve_timeout: Some(Duration::from_secs(5)),
             idle_timeout: Some(Duration::from_secs(600)),
             max_lifetime: Some(Duration::from_secs(3600)),
             connection_timeout: Some(Duration::from_secs(5)),
@@ -49,6 +55,8 @@ impl From<&PoolSettings> for Settings {
         Settings {
             min_connections: section.min_connections.min(section.max_connections),
             max_connections: section.max_connections,
+            reserve_connections: section.reserve_connections,
+            reserve_timeout: section.reserve_timeout,
             idle_timeout: section.idle_timeout,
             max_lifetime: section.max_lifetime,
             connection_timeout: section.connection_timeout,
@@ -63,6 +71,12 @@ impl Settings {
         let shards = u32::try_from(shards).unwrap_or(u32::MAX).max(1);
         let shard = u32::try_from(shard).unwrap_or(u32::MAX);
         self.min_connections / shards + u32::from(shard < self.min_connections % shards)
+    }
+
+    /// How long a client must have waited before the reserve is used, if there is one.
+    pub(crate) fn reserve_timeout(&self) -> Option<Duration> {
+        self.reserve_timeout
+            .filter(|_| self.reserve_connections > 0)
     }
 
     pub(crate) fn idle_timeout(&self) -> Option<Duration> {

@@ -76,6 +76,12 @@ impl<W: Copy> Waiters<W> {
         self.queue.front().map(|entry| entry.since)
     }
 
+    /// Since when the client waits that has about so many before it; those that gave up may be counted too.
+    pub(crate) fn since_behind(&self, before: u32) -> Option<Instant> {
+        let entry = self.queue.get(before as usize)?;
+        Some(entry.since)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.queue.len() - self.gaps
     }

@@ -1,10 +1,11 @@
-//! Random operations on all shards of a pool, with a model engine that carries the decisions out in random order.
+//! Random operations on all shards of a pool, or of several pools that share a total, with a model engine that carries
+//! the decisions out in random order and loses some of the mail.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pool::{Acquire, Budget, Moving, Placed, Pool, Settings, Ticket};
+use pool::{Acquire, Budget, Moving, Placed, Pool, Settings, Ticket, Total};
 use proptest::prelude::*;
 
 type Client = u32;
@@ -30,13 +31,18 @@ enum Step {
     ComesBack(usize, usize),
     /// The other shard ended with the server in its mailbox.
     IsLost(usize, usize),
+    /// The mailbox was full.
+    MailIsLost(usize),
+    /// The shard is asked what it can spare, or told to.
+    AskArrives(usize),
+    AskIsLost(usize),
     Retire(usize),
     SetMax(u32),
     Pass(u64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let shard = 0..4_usize;
+    let shard = 0..12_usize;
     let nth = 0..64_usize;
     prop_oneof![
         8 => shard.clone().prop_map(Step::Acquire),
@@ -52,13 +58,16 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (shard.clone(), nth.clone()).prop_map(|(s, n)| Step::ComesBack(s, n)),
         1 => (shard.clone(), nth).prop_map(|(s, n)| Step::IsLost(s, n)),
         4 => shard.clone().prop_map(Step::MailArrives),
+        1 => shard.clone().prop_map(Step::MailIsLost),
+        4 => shard.clone().prop_map(Step::AskArrives),
+        1 => shard.clone().prop_map(Step::AskIsLost),
         1 => shard.prop_map(Step::Retire),
         1 => (1..6_u32).prop_map(Step::SetMax),
-        4 => (0..40_u64).prop_map(Step::Pass),
+        8 => (0..40_u64).prop_map(Step::Pass),
     ]
 }
 
-/// One shard's engine.
+/// One shard's engine for one pool.
 struct Shard {
     pool: Pool<usize, Client>,
     leased: Vec<usize>,
@@ -74,11 +83,25 @@ struct Shard {
     wakes: u32,
 }
 
+/// What a shard hears about the total.
+#[derive(Clone, Copy)]
+enum Ask {
+    Offer,
+    Evict,
+}
+
 struct World {
-    budget: Arc<Budget>,
+    /// One for each role.
+    budgets: Vec<Arc<Budget>>,
+    total: Option<Arc<Total>>,
     max_ever: u32,
+    total_max: u32,
     settings: Settings,
+    /// How many shards there are; of the pools of all roles, each role's stand together.
+    width: usize,
     shards: Vec<Shard>,
+    /// By shard.
+    asks: Vec<VecDeque<Ask>>,
     now: Instant,
     next_client: Client,
     next_key: usize,
@@ -86,9 +109,41 @@ struct World {
 
 impl World {
     fn new(shards: usize, settings: Settings) -> Self {
-        let budget = Arc::new(Budget::new(settings.max_connections, shards));
-        let shard = |shard| Shard {
-            pool: Pool::new(settings.clone(), Arc::clone(&budget), shard),
+        let (max, reserve) = (settings.max_connections, settings.reserve_connections);
+        let budget = Budget::new(max, shards).with_reserve(reserve);
+        Self::of(shards, settings, vec![Arc::new(budget)], None)
+    }
+
+    /// Several roles that share a total.
+    fn of_roles(roles: u32, total_max: u32, shards: usize, settings: Settings) -> Self {
+        let (max, reserve) = (settings.max_connections, settings.reserve_connections);
+        let total = Arc::new(Total::new(total_max));
+        let budget = |name| Budget::within(Arc::clone(&total), name, max, shards);
+        let budgets = (0..roles).map(|name| Arc::new(budget(name).with_reserve(reserve)));
+        let settings = Settings {
+            min_connections: 0,
+            ..settings
+        };
+        Self::of(
+            shards,
+            settings,
+            budgets.collect(),
+            Some((total_max, Arc::clone(&total))),
+        )
+    }
+
+    fn of(
+        width: usize,
+        settings: Settings,
+        budgets: Vec<Arc<Budget>>,
+        total: Option<(u32, Arc<Total>)>,
+    ) -> Self {
+        let shard = |index: usize| Shard {
+            pool: Pool::new(
+                settings.clone(),
+                Arc::clone(&budgets[index / width]),
+                index % width,
+            ),
             leased: Vec::new(),
             idle: BTreeSet::new(),
             closing: Vec::new(),
@@ -98,10 +153,15 @@ impl World {
             logins: 0,
             wakes: 0,
         };
+        let (total_max, total) = total.unzip();
         World {
-            shards: (0..shards).map(shard).collect(),
-            max_ever: settings.max_connections,
-            budget,
+            shards: (0..width * budgets.len()).map(shard).collect(),
+            asks: vec![VecDeque::new(); width],
+            width,
+            max_ever: settings.max_connections + settings.reserve_connections,
+            total_max: total_max.unwrap_or(u32::MAX),
+            total,
+            budgets,
             settings,
             now: Instant::now(),
             next_client: 0,
@@ -126,9 +186,14 @@ impl World {
                     .get(n % arriving.len().max(1))
                     .map_or(0, |&(from, ..)| from)
             }
+            Step::MailIsLost(s) => s % shards,
+            Step::AskArrives(s) | Step::AskIsLost(s) => s % self.width,
             Step::SetMax(_) | Step::Pass(_) => 0,
         };
         self.end_move(step, index);
+        if let Step::AskArrives(_) = step {
+            self.answer(index);
+        }
         let shard = &mut self.shards[index];
         match *step {
             Step::Acquire(_) => {
@@ -193,7 +258,8 @@ impl World {
                 match shard.pool.hand_over(key) {
                     None => shard.closing.push(key),
                     Some(moving) => {
-                        let to = moving.to_shard();
+                        // The same role's pool of that shard.
+                        let to = index / self.width * self.width + moving.to_shard();
                         assert_ne!(to, index);
                         self.shards[to].arriving.push((index, key, moving));
                     }
@@ -202,6 +268,10 @@ impl World {
             Step::Breaks(_, nth) if !shard.leaving.is_empty() => {
                 let key = shard.leaving.swap_remove(nth % shard.leaving.len());
                 shard.closing.push(key);
+            }
+            Step::MailIsLost(_) => shard.wakes = shard.wakes.saturating_sub(1),
+            Step::AskIsLost(_) => {
+                self.asks[index].pop_front();
             }
             Step::Retire(_) => {
                 let retired = shard.pool.retire();
@@ -212,8 +282,9 @@ impl World {
                 shard.closing.extend(retired);
             }
             Step::SetMax(max) => {
-                self.max_ever = self.max_ever.max(max);
-                self.budget.set_max(max);
+                let most = max + self.settings.reserve_connections;
+                self.max_ever = self.max_ever.max(most);
+                self.budgets.iter().for_each(|budget| budget.set_max(max));
             }
             Step::Pass(ms) => self.now += Duration::from_millis(ms),
             _ => {}
@@ -244,6 +315,41 @@ impl World {
         shard.placed(key, placed);
     }
 
+    /// The shard reads what it was asked.
+    fn answer(&mut self, shard: usize) {
+        let (Some(ask), Some(total)) = (self.asks[shard].pop_front(), &self.total) else {
+            return;
+        };
+        let pools = (0..self.budgets.len()).map(|role| role * self.width + shard);
+        let richest = pools.max_by_key(|&at| self.shards[at].pool.idle()).unwrap();
+        match ask {
+            Ask::Offer => {
+                if let Some(winner) = total.offer(shard, self.shards[richest].pool.idle()) {
+                    self.asks[winner].push_back(Ask::Evict);
+                }
+            }
+            Ask::Evict => {
+                let pool = &mut self.shards[richest];
+                if let Some(key) = pool.pool.spare_idle() {
+                    assert!(pool.idle.remove(&key));
+                    pool.closing.push(key);
+                    if total.is_short() {
+                        self.ask_all();
+                    }
+                }
+            }
+        }
+    }
+
+    fn ask_all(&mut self) {
+        let Some(total) = &self.total else { return };
+        if let Some(winner) = total.ask(self.width) {
+            self.asks[winner].push_back(Ask::Evict);
+        }
+        let asks = self.asks.iter_mut();
+        asks.for_each(|asks| asks.push_back(Ask::Offer));
+    }
+
     fn end_turn(&mut self, index: usize) {
         let shard = &mut self.shards[index];
         let expired = shard.pool.expire(self.now);
@@ -266,30 +372,37 @@ impl World {
                 "a deadline that was served is not set again: that would spin"
             );
         }
-        let wakes: Vec<_> = std::iter::from_fn(|| shard.pool.next_wake()).collect();
+        let asks = shard.pool.take_ask();
+        let first = index / self.width * self.width;
+        let own = std::iter::from_fn(|| shard.pool.next_wake());
+        let mut wakes: Vec<usize> = own.map(|to| first + to).collect();
+        let others = std::iter::from_fn(|| shard.pool.next_other_wake());
+        wakes.extend(others.map(|wake| wake.name as usize * self.width + wake.shard));
         wakes.into_iter().for_each(|to| self.shards[to].wakes += 1);
+        if asks {
+            self.ask_all();
+        }
     }
 
     fn check(&self) {
-        let mut permits = self.budget.granted();
-        for shard in &self.shards {
-            shard.pool.check_invariants();
-            assert_eq!(shard.pool.leased() as usize, shard.leased.len());
-            assert_eq!(shard.pool.idle() as usize, shard.idle.len());
-            assert_eq!(shard.pool.waiting(), shard.waiting.len());
-            assert_eq!(shard.pool.logins_in_flight(), shard.logins);
-            assert!(shard.logins <= self.settings.logins_max);
-            assert_eq!(
-                shard.pool.open() as usize,
-                shard.leased.len() + shard.idle.len() + shard.closing.len() + shard.leaving.len()
+        let mut all = 0;
+        for (budget, shards) in self.budgets.iter().zip(self.shards.chunks(self.width)) {
+            let mut permits = budget.granted();
+            for shard in shards {
+                shard.check(&self.settings);
+                permits += shard.pool.permits() + u32::try_from(shard.arriving.len()).unwrap();
+            }
+            assert_eq!(permits, budget.taken(), "no permit is lost or made up");
+            assert!(
+                permits <= self.max_ever,
+                "the sum over shards never exceeds the limit"
             );
-            permits += shard.pool.permits() + u32::try_from(shard.arriving.len()).unwrap();
+            all += permits;
         }
-        assert_eq!(permits, self.budget.taken(), "no permit is lost or made up");
-        assert!(
-            permits <= self.max_ever,
-            "the sum over shards never exceeds the limit"
-        );
+        if let Some(total) = &self.total {
+            assert_eq!(all, total.taken(), "nor one of the total");
+            assert!(all <= self.total_max);
+        }
     }
 
     /// From here on everything works and every client is quick: nobody may be left waiting.
@@ -303,6 +416,7 @@ impl World {
                     Step::MailArrives(shard),
                     Step::Leaves(shard, 0),
                     Step::Arrives(shard, 0),
+                    Step::AskArrives(shard),
                     Step::SocketCloses(shard, 0),
                     Step::LoginSucceeds(shard, 0.5),
                     Step::Release(shard, 0),
@@ -323,6 +437,19 @@ impl World {
 }
 
 impl Shard {
+    fn check(&self, settings: &Settings) {
+        self.pool.check_invariants();
+        assert_eq!(self.pool.leased() as usize, self.leased.len());
+        assert_eq!(self.pool.idle() as usize, self.idle.len());
+        assert_eq!(self.pool.waiting(), self.waiting.len());
+        assert_eq!(self.pool.logins_in_flight(), self.logins);
+        assert!(self.logins <= settings.logins_max);
+        assert_eq!(
+            self.pool.open() as usize,
+            self.leased.len() + self.idle.len() + self.closing.len() + self.leaving.len()
+        );
+    }
+
     fn placed(&mut self, key: usize, placed: Placed<Client>) {
         match placed {
             Placed::Idle => assert!(self.idle.insert(key)),
@@ -357,6 +484,7 @@ fn settings() -> impl Strategy<Value = Settings> {
         timeout(300),
         timeout(200),
         1..4_u32,
+        (0..3_u32, timeout(60)),
     )
         .prop_map(
             |(
@@ -366,9 +494,12 @@ fn settings() -> impl Strategy<Value = Settings> {
                 max_lifetime,
                 connection_timeout,
                 logins_max,
+                (reserve_connections, reserve_timeout),
             )| Settings {
                 min_connections: min_connections.min(max_connections),
                 max_connections,
+                reserve_connections,
+                reserve_timeout,
                 idle_timeout,
                 max_lifetime,
                 connection_timeout,
@@ -389,6 +520,23 @@ proptest! {
         steps in prop::collection::vec(step(), 1..250),
     ) {
         let mut world = World::new(shards, settings);
+        steps.iter().for_each(|step| world.take(step));
+        world.settle();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn roles_that_share_a_total_keep_to_it_and_leave_no_client_waiting_even_where_mail_is_lost(
+        roles in 2..5_u32,
+        total in 1..5_u32,
+        shards in 1..4_usize,
+        settings in settings(),
+        steps in prop::collection::vec(step(), 1..250),
+    ) {
+        let mut world = World::of_roles(roles, total, shards, settings);
         steps.iter().for_each(|step| world.take(step));
         world.settle();
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pool::{
-    Acquire, Budget, CloseReason, MARGIN, PATIENCE, Placed, Pool, SETTLING, Settings, Ticket,
+    Acquire, Budget, CloseReason, MARGIN, PATIENCE, Placed, Pool, SETTLING, Settings, Ticket, Total,
 };
 
 type TestPool = Pool<usize, char>;
@@ -632,4 +632,173 @@ fn a_pool_that_is_dropped_leaves_no_permit_and_no_hunger_behind() {
     drop(gone);
     assert_eq!(budget.taken(), 0);
     assert_eq!(stays.logins_wanted(later), 1);
+}
+
+/// Two servers and two more for clients that have waited for 100 ms.
+fn with_reserve() -> Settings {
+    Settings {
+        reserve_connections: 2,
+        reserve_timeout: Some(ms(100)),
+        ..settings(2)
+    }
+}
+
+fn reserved(shards: usize) -> (Arc<Budget>, Vec<TestPool>) {
+    let budget = Arc::new(Budget::new(2, shards).with_reserve(2));
+    let pool = |shard| Pool::new(with_reserve(), Arc::clone(&budget), shard);
+    (Arc::clone(&budget), (0..shards).map(pool).collect())
+}
+
+#[test]
+fn the_reserve_is_for_clients_that_have_waited_for_its_timeout_one_server_each() {
+    let start = Instant::now();
+    let (budget, mut pools) = reserved(1);
+    let pool = &mut pools[0];
+    open_leased(pool, 0, 'a', start);
+    open_leased(pool, 1, 'b', start);
+    wait(pool, 'c', start);
+    wait(pool, 'd', start + ms(60));
+    assert_eq!(pool.logins_wanted(start + ms(99)), 0);
+    assert_eq!(pool.next_deadline(), Some(start + ms(100)));
+    assert_eq!(pool.logins_wanted(start + ms(100)), 1, "for c");
+    assert_eq!(pool.next_deadline(), Some(start + ms(160)));
+    assert_eq!(pool.logins_wanted(start + ms(160)), 1, "for d");
+    wait(pool, 'e', start + ms(160));
+    assert_eq!(pool.logins_wanted(start + ms(999)), 0, "no more than that");
+    assert_eq!((budget.taken(), pool.next_deadline()), (4, None));
+    pool.check_invariants();
+}
+
+#[test]
+fn servers_of_the_reserve_leave_when_they_have_been_idle_for_a_second() {
+    let start = Instant::now();
+    let (budget, mut pools) = reserved(1);
+    let pool = &mut pools[0];
+    for (key, waiter) in [(0, 'a'), (1, 'b')] {
+        open_leased(pool, key, waiter, start);
+    }
+    wait_all(pool, "cd", start);
+    assert_eq!(pool.logins_wanted(start + ms(100)), 2);
+    for (key, waiter) in [(2, 'c'), (3, 'd')] {
+        let placed = pool.connected(key, start + ms(100), 0.0);
+        assert_eq!(placed, Placed::HandOff(waiter));
+    }
+    for key in 0..4 {
+        assert_eq!(pool.release(key, start + ms(200)), Placed::Idle);
+    }
+    assert_eq!(pool.idle_end(start + ms(200)), Some(start + ms(1200)));
+    assert_eq!(pool.next_deadline(), Some(start + ms(1200)));
+    assert!(pool.expire(start + ms(1199)).servers.is_empty());
+    let expired = pool.expire(start + ms(1200));
+    let reasons: Vec<_> = expired.servers.iter().map(|(_, reason)| *reason).collect();
+    assert!(reasons.len() >= 2, "{reasons:?}");
+    assert!(reasons.iter().all(|reason| *reason == CloseReason::Reserve));
+    for (key, _) in expired.servers {
+        assert!(pool.discard(key));
+    }
+    assert!(budget.taken() <= 2);
+    assert_eq!(pool.next_deadline(), None);
+}
+
+#[test]
+fn a_permit_of_the_reserve_that_comes_back_is_for_no_client_that_has_only_just_come() {
+    let start = Instant::now();
+    let (budget, mut pools) = reserved(2);
+    let (first, second) = pools.split_at_mut(1);
+    let (first, second) = (&mut first[0], &mut second[0]);
+    for (key, waiter) in [(0, 'a'), (1, 'b')] {
+        open_leased(first, key, waiter, start);
+    }
+    wait(first, 'c', start);
+    assert_eq!(first.logins_wanted(start + ms(100)), 1);
+    assert_eq!(
+        first.connected(2, start + ms(100), 0.0),
+        Placed::HandOff('c')
+    );
+    wait(second, 'd', start + ms(100));
+    assert_eq!(second.logins_wanted(start + ms(100)), 0);
+    assert!(first.discard(2), "it dies in use");
+    assert_eq!((budget.taken(), budget.granted()), (2, 0));
+    assert_eq!(second.logins_wanted(start + ms(110)), 0);
+    assert_eq!(
+        second.logins_wanted(start + ms(200)),
+        1,
+        "once it has waited"
+    );
+}
+
+/// Roles that share a total: one pool each, on one shard.
+fn roles(total: u32, max: u32, number: u32) -> (Arc<Total>, Vec<TestPool>) {
+    let total = Arc::new(Total::new(total));
+    let budget = |name| Arc::new(Budget::within(Arc::clone(&total), name, max, 1));
+    let pool = |name| Pool::new(settings(max), budget(name), 0);
+    (Arc::clone(&total), (0..number).map(pool).collect())
+}
+
+#[test]
+fn a_role_without_a_permit_asks_until_it_has_one_and_is_told_whose_turn_it_is() {
+    let start = Instant::now();
+    let (total, mut pools) = roles(1, 5, 2);
+    open_idle(&mut pools[0], 0, start);
+    wait(&mut pools[1], 'b', start);
+    assert_eq!(pools[1].logins_wanted(start), 0);
+    assert!(pools[1].take_ask() && !pools[1].take_ask());
+    // The question is lost.
+    let again = pools[1].next_deadline().expect("it asks again");
+    assert_eq!(again, start + PATIENCE);
+    assert_eq!(pools[1].logins_wanted(again), 0);
+    assert!(pools[1].take_ask());
+    assert_eq!(pools[0].spare_idle(), Some(0));
+    assert_eq!(pools[0].spare_idle(), None);
+    assert!(!total.is_short());
+    assert!(pools[0].discard(0));
+    let wake = pools[0].next_other_wake().expect("a wake");
+    assert_eq!((wake.name, wake.shard), (1, 0));
+    assert_eq!(pools[1].logins_wanted(again), 1);
+    assert_eq!(pools[1].connected(0, again, 0.0), Placed::HandOff('b'));
+    assert_eq!((total.taken(), total.wanted()), (1, 0));
+}
+
+#[test]
+fn a_busy_role_gives_a_server_to_one_that_has_waited_for_longer_than_its_own_clients() {
+    let start = Instant::now();
+    let (total, mut pools) = roles(1, 5, 2);
+    open_leased(&mut pools[0], 0, 'a', start);
+    wait(&mut pools[1], 'z', start);
+    assert_eq!(pools[1].logins_wanted(start), 0);
+    let late = start + MARGIN;
+    wait(&mut pools[0], 'b', late);
+    assert_eq!(
+        pools[0].release(0, late),
+        Placed::HandOff('b'),
+        "not by enough"
+    );
+    wait(&mut pools[0], 'c', late + ms(1));
+    assert_eq!(
+        pools[0].release(0, late + ms(1)),
+        Placed::Close(CloseReason::Evicted)
+    );
+    assert!(pools[0].discard(0));
+    assert_eq!(
+        pools[0].logins_wanted(late + ms(1)),
+        0,
+        "c waits in its turn"
+    );
+    assert_eq!(pools[1].logins_wanted(late + ms(1)), 1);
+    assert_eq!((total.taken(), total.wanted()), (1, 1));
+}
+
+#[test]
+fn a_role_whose_clients_have_given_up_costs_nobody_a_server() {
+    let start = Instant::now();
+    let (total, mut pools) = roles(1, 5, 2);
+    open_idle(&mut pools[0], 0, start);
+    let ticket = wait(&mut pools[1], 'b', start);
+    assert_eq!(pools[1].logins_wanted(start), 0);
+    assert!(pools[1].cancel_wait(ticket));
+    assert_eq!((total.wanted(), pools[0].spare_idle()), (0, None));
+    wait(&mut pools[1], 'b', start);
+    assert_eq!(pools[1].logins_wanted(start), 0);
+    pools.pop();
+    assert_eq!((total.wanted(), pools[0].spare_idle()), (0, None));
 }

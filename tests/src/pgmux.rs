@@ -304,6 +304,13 @@ impl Pgmux {
             .collect()
     }
 
+    /// One of them.
+    pub fn figure(&self, name: &str) -> u64 {
+        let figures = self.figures();
+        let found = figures.get(name).copied();
+        found.unwrap_or_else(|| panic!("no figure {name} in {figures:?}"))
+    }
+
     /// Waits until a figure is this one.
     pub fn wait_for(&self, name: &str, figure: u64) {
         let same = || (self.figures().get(name) == Some(&figure)).then_some(());

@@ -15,6 +15,7 @@ pub(super) fn warnings(config: &Config, file: &Path) -> Vec<String> {
     let mut found = Vec::new();
     of_clients(config, &mut found);
     of_logins(config, file, &mut found);
+    of_limits(config, &mut found);
     for group in &config.groups {
         of_servers(group, &mut found);
     }
@@ -38,6 +39,30 @@ fn of_clients(config: &Config, found: &mut Vec<String>) {
     }
     if let Some(tls) = &config.tls {
         unguarded("tls.key_file", &tls.key_file, found);
+    }
+}
+
+/// Limits that are written and hold for nobody.
+fn of_limits(config: &Config, found: &mut Vec<String>) {
+    if config.limits.enabled {
+        return;
+    }
+    let user = config.auth.users.values();
+    let user = user
+        .filter(|user| user.max_connections.is_some())
+        .min_by_key(|user| &user.name);
+    if let Some(user) = user {
+        let name = &user.name;
+        found.push(format!(
+            "auth.users: max_connections of {name:?} limits nobody; connection_limits.enabled: true does"
+        ));
+    }
+    let mut groups = config.groups.iter();
+    if let Some(group) = groups.find(|group| group.max_connections.is_some()) {
+        let name = &group.name;
+        found.push(format!(
+            "databases.{name}.max_connections: limits nobody; connection_limits.enabled: true does"
+        ));
     }
 }
 
@@ -173,6 +198,25 @@ mod tests {
         }
         let bound = "{server_sslmode: require, server_channel_binding: require}";
         assert_eq!(warned(here, bound), [""; 0]);
+    }
+
+    #[test]
+    fn limits_that_are_switched_off_are_warned_of() {
+        let found = |front: &str| {
+            let text = format!(
+                "proxy: {{listen: /tmp}}\n{front}\ndatabases: {{a: {{writer: /tmp, max_connections: 3}}}}\nauth: {{users: [{{username: x, password: y, max_connections: 0}}]}}\n"
+            );
+            let config = Config::parse(&text, "x.yaml").unwrap_or_else(|errors| panic!("{errors}"));
+            warnings(&config, Path::new(""))
+        };
+        let off = found("");
+        assert_eq!(off.len(), 2, "{off:#?}");
+        assert!(off[0].starts_with("auth.users: "), "{off:#?}");
+        assert!(
+            off[1].starts_with("databases.a.max_connections: "),
+            "{off:#?}"
+        );
+        assert_eq!(found("connection_limits: {enabled: true}"), [""; 0]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use super::authenticate::authenticate;
 use super::cancel;
 use super::packets::Packets;
+use super::places::Place;
 use super::{Refused, made_fatal, options, replicate, rules, secure};
 use crate::auth::Source;
 use crate::limits::NAME_BYTES;
@@ -11,7 +12,7 @@ use crate::link::Link;
 use crate::replication::Replication;
 use crate::server::{Server, Slot};
 use crate::settings::{self, Label};
-use crate::shard::{CancelSecret, Control, Shard, ShardPool};
+use crate::shard::{CancelSecret, Control, Shard, ShardPool, bump};
 use protocol::backend::{
     Authentication, BackendKeyData, NegotiateProtocolVersion, ReadyForQuery, TransactionStatus,
 };
@@ -37,6 +38,7 @@ pub(super) enum Greeted {
 pub(crate) struct Entered {
     shard: Rc<Shard>,
     slot: u32,
+    _place: Place,
     /// Its handle for others.
     pub control: Rc<Control>,
 }
@@ -53,6 +55,7 @@ impl Entered {
     pub(super) fn new(
         shard: &Rc<Shard>,
         version: ProtocolVersion,
+        place: Place,
         out: &mut Vec<u8>,
     ) -> Result<Self, Refused> {
         let secret = if version >= ProtocolVersion::V3_2 {
@@ -64,6 +67,7 @@ impl Entered {
         let entered = Self {
             shard: Rc::clone(shard),
             slot,
+            _place: place,
             control,
         };
         let key = BackendKeyData {
@@ -132,6 +136,8 @@ pub(super) async fn log_in(
     write(socket, |out| Authentication::Ok.encode(out))?;
 
     let group = group_of(shard, &wish)?;
+    let place = shard.places.take(&shard.config, user, group);
+    let place = place.inspect_err(|_| bump(&shard.counters.limit_refusals))?;
     let pool = match shard.config.groups[group].passthrough {
         true => shard.role_pool(group, user, proved.keys)?,
         false => Rc::clone(shard.pool(group)),
@@ -139,7 +145,7 @@ pub(super) async fn log_in(
     if let Some(value) = wish.replication.value() {
         let replication = Box::pin(replicate::begin(&pool, value, &wish.settings)).await?;
         let mut out = replication.greeting().map_err(unwritable)?;
-        let entered = Entered::new(shard, wish.version, &mut out)?;
+        let entered = Entered::new(shard, wish.version, place, &mut out)?;
         be_ready(&mut out)?;
         socket.write(&out);
         return Ok(Greeted::Replication(Box::new(replication.of(entered))));
@@ -158,7 +164,7 @@ pub(super) async fn log_in(
     };
     socket.write(&report);
     let mut out = Vec::new();
-    let entered = Entered::new(shard, wish.version, &mut out)?;
+    let entered = Entered::new(shard, wish.version, place, &mut out)?;
     be_ready(&mut out)?;
     socket.write(&out);
     Ok(Greeted::Session {

@@ -7,6 +7,7 @@ mod credentials;
 mod greet;
 mod options;
 mod packets;
+mod places;
 mod replicate;
 mod rules;
 mod secure;
@@ -15,6 +16,7 @@ pub use brakes::Brakes;
 pub use credentials::{Credentials, Known};
 pub(crate) use greet::Entered;
 use greet::{Greeted, Heard};
+pub use places::Places;
 
 use crate::auth::Source;
 use crate::limits::{CANCEL_HEARING, LAST_WORDS};
@@ -133,6 +135,7 @@ enum LoggedIn {
 async fn log_in(shard: Rc<Shard>, fd: OwnedFd, source: Source) -> Option<LoggedIn> {
     let _waiting = Waiting::enter(&shard, source);
     let mut socket = Link::plain(shard.ring.socket(fd));
+    let begun = shard.ring.micros();
     let deadline = Instant::now() + shard.config.proxy.login_timeout;
     // A future that others wrap is in each of them twice, as what they were
     // given and as what they wait for: thousands may be half open.
@@ -152,6 +155,8 @@ async fn log_in(shard: Rc<Shard>, fd: OwnedFd, source: Source) -> Option<LoggedI
     match outcome {
         Some(Ok(greeted)) => {
             bump(&shard.counters.logins);
+            let took = shard.ring.micros().saturating_sub(begun);
+            shard.times.client_login.record(took);
             return Some(match greeted {
                 Greeted::Session {
                     pool,

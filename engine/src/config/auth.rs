@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::keys::{Key, Kind, Unset};
+use super::limits::CLIENTS_MAX;
 use super::report::Report;
 use super::secret::{Secret, read_password};
 use crate::auth::address::Interfaces;
@@ -99,6 +100,12 @@ pub(super) const KEYS: &[Key] = &[
         unset: Unset::Nothing("/run/secrets/pgmux-app"),
         about: "A file whose first line is the password; a relative path starts at this file's directory.",
     },
+    Key {
+        path: "auth.users[].max_connections",
+        kind: Kind::Whole(0, CLIENTS_MAX),
+        unset: Unset::Nothing("100"),
+        about: "The most clients of this user, if connection_limits.enabled (0: no limit); connection_limits has the default.",
+    },
 ];
 
 /// How clients prove who they are.
@@ -166,6 +173,8 @@ pub struct User {
     pub name: String,
     /// What is known of the password; `None` only with [`AuthMethod::Trust`].
     pub secret: Option<UserSecret>,
+    /// The most clients, if written here; zero is no limit.
+    pub max_connections: Option<u32>,
 }
 
 /// What is known of a user's password.
@@ -203,6 +212,7 @@ pub(super) struct SectionUser {
     username: String,
     password: Option<Secret>,
     password_file: Option<PathBuf>,
+    max_connections: Option<u32>,
 }
 
 impl Section {
@@ -371,7 +381,15 @@ fn read_list(path: &Path, known: &mut HashMap<String, User>, report: &mut Report
             let text = format!("the user {name:?} is listed twice, here or in auth.users");
             report.elsewhere(file.clone(), user.line, text);
         }
-        known.insert(name.clone(), User { name, secret });
+        let max_connections = None;
+        known.insert(
+            name.clone(),
+            User {
+                name,
+                secret,
+                max_connections,
+            },
+        );
     }
 }
 
@@ -419,6 +437,7 @@ impl SectionUser {
         Some(User {
             name: self.username,
             secret,
+            max_connections: self.max_connections,
         })
     }
 }

@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 
+use pool::Budget;
 use pool::config::PoolSettings;
 use serde::Deserialize;
 
 use super::backend::ServerAuth;
 use super::keys::{Key, Kind, Unset};
+use super::limits::CLIENTS_MAX;
 use super::listen::UNIX_PATH_MAX;
+use super::pool::CONNECTIONS_MAX;
 use super::report::Report;
 use super::secret::Secret;
 use super::tls::ServerTls;
@@ -42,6 +45,18 @@ pub(super) const KEYS: &[Key] = &[
         kind: Kind::Like("pool"),
         unset: Unset::Nothing("{max_connections: 20}"),
         about: "What differs from pool for this database.",
+    },
+    Key {
+        path: "databases.*.max_connections",
+        kind: Kind::Whole(0, CLIENTS_MAX),
+        unset: Unset::Nothing("500"),
+        about: "The most clients of this database, if connection_limits.enabled (0: no limit); connection_limits has the default.",
+    },
+    Key {
+        path: "databases.*.max_server_connections",
+        kind: Kind::Whole(1, CONNECTIONS_MAX),
+        unset: Unset::Nothing("50"),
+        about: "The most servers of this database, of all its pools and with their reserves; not counted: replication, and the one that asks auth.query.",
     },
 ];
 
@@ -105,6 +120,26 @@ pub struct Group {
     pub tls: ServerTls,
     /// The limits of its pool: the `pool` section with this database's overrides.
     pub pool: PoolSettings,
+    /// The most clients, if written here; zero is no limit.
+    pub max_connections: Option<u32>,
+    /// The most servers of all its pools.
+    pub max_server_connections: Option<u32>,
+}
+
+impl Group {
+    /// The permits for servers of its own user: the database's limit holds for them and their reserve together.
+    pub fn budget(&self, shards: usize) -> Budget {
+        let cap = self.max_server_connections.unwrap_or(u32::MAX);
+        let max = self.pool.max_connections.min(cap);
+        let reserve = self.pool.reserve_connections.min(cap - max);
+        Budget::new(max, shards).with_reserve(reserve)
+    }
+
+    /// The most servers of all roles together.
+    pub fn most_of_roles(&self) -> u32 {
+        let cap = self.max_server_connections.unwrap_or(u32::MAX);
+        self.pool.total().min(cap)
+    }
 }
 
 #[derive(Deserialize)]

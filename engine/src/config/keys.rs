@@ -4,7 +4,7 @@
 //! `pgmux config --defaults` prints; a test compares it with the fields that serde accepts. A new section is
 //! one file with its keys and its struct, and one line in [`SECTIONS`].
 
-use super::{auth, backend, databases, engine, peers, pool, proxy, tls};
+use super::{auth, backend, databases, engine, limits, peers, pool, proxy, tls};
 
 /// The sections in the order in which they are printed.
 pub static SECTIONS: &[&[Key]] = &[
@@ -15,6 +15,7 @@ pub static SECTIONS: &[&[Key]] = &[
     backend::KEYS,
     databases::KEYS,
     auth::KEYS,
+    limits::KEYS,
     tls::KEYS,
 ];
 

@@ -16,6 +16,7 @@ mod defaults;
 mod engine;
 mod expand;
 pub mod keys;
+mod limits;
 mod listen;
 mod peers;
 mod pool;
@@ -41,6 +42,7 @@ pub use backend::ServerAuth;
 pub use databases::{Group, Target};
 pub use defaults::defaults_file;
 pub use engine::{EngineOpts, Pin, SHARDS_MAX};
+pub use limits::ConnectionLimits;
 pub use listen::{ListenAddr, parse_all as parse_listen};
 pub use peers::{Peer, PeerAddress};
 pub use proxy::Proxy;
@@ -67,6 +69,8 @@ pub struct Config {
     pub default_group: usize,
     /// Who may connect.
     pub auth: Auth,
+    /// How many of them.
+    pub limits: ConnectionLimits,
     /// TLS with clients, if it is on.
     pub tls: Option<ClientTls>,
 }
@@ -145,6 +149,7 @@ fn resolve(root: Value, report: &mut Report) -> Option<Config> {
         peers => typed(peers, "peers", report).and_then(|items| peers::resolve(items, own, report)),
     };
     let auth = typed::<auth::Section>(take("auth"), "auth", report).and_then(|s| s.resolve(report));
+    let limits = typed::<ConnectionLimits>(take("connection_limits"), "connection_limits", report);
     let tls = typed::<tls::Section>(take("tls"), "tls", report).and_then(|s| s.resolve(report));
     let shared = Shared::new(take("pool"), take("backend"), report);
     let groups = groups(take("databases"), &shared, report);
@@ -163,6 +168,7 @@ fn resolve(root: Value, report: &mut Report) -> Option<Config> {
         groups,
         default_group,
         auth: auth?,
+        limits: limits?,
         tls: tls?,
     })
 }
@@ -272,6 +278,12 @@ fn group(name: String, mut map: Mapping, shared: &Shared, report: &mut Report) -
         }
         (_, backend) => backend.clone(),
     };
+    let own = |map: &mut Mapping, name: &str| {
+        let number = map.remove(name)?.as_u64()?;
+        u32::try_from(number).ok()
+    };
+    let max_connections = own(&mut map, "max_connections");
+    let max_server_connections = own(&mut map, "max_server_connections");
     let (target, pool, backend) = (target?, pool?, backend?);
     let tls_key = if own_backend {
         format!("{key}.backend")
@@ -288,6 +300,8 @@ fn group(name: String, mut map: Mapping, shared: &Shared, report: &mut Report) -
         auth_methods: backend.auth_methods,
         tls,
         pool,
+        max_connections,
+        max_server_connections,
         name,
     })
 }

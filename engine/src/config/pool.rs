@@ -5,7 +5,7 @@ use pool::config::PoolMode;
 use super::keys::{Key, Kind, Unset};
 
 /// A million connections are more than any server has; it keeps sums over pools in range.
-const CONNECTIONS_MAX: u32 = 1_000_000;
+pub(super) const CONNECTIONS_MAX: u32 = 1_000_000;
 
 pub(super) const KEYS: &[Key] = &[
     Key {
@@ -25,6 +25,18 @@ pub(super) const KEYS: &[Key] = &[
         kind: Kind::Whole(1, CONNECTIONS_MAX),
         unset: Unset::Is("10"),
         about: "The most servers of a database, over all shards.",
+    },
+    Key {
+        path: "pool.reserve_connections",
+        kind: Kind::Whole(0, CONNECTIONS_MAX),
+        unset: Unset::Is("0"),
+        about: "So many servers more may be opened once a client has waited for reserve_timeout; they leave when they are idle.",
+    },
+    Key {
+        path: "pool.reserve_timeout",
+        kind: Kind::DurationOrOff,
+        unset: Unset::Is("5s"),
+        about: "How long a client must have waited before reserve_connections are used (0: not at all; off: they are not used).",
     },
     Key {
         path: "pool.max_role_pools",

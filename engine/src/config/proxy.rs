@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::keys::{Key, Kind, Unset};
+use super::limits::CLIENTS_MAX;
 use super::listen::{self, ListenAddr};
 use super::report::Report;
 
@@ -40,6 +41,12 @@ pub(super) const KEYS: &[Key] = &[
         about: "The most replication connections at a time; they are not counted by pool.max_connections.",
     },
     Key {
+        path: "proxy.max_clients",
+        kind: Kind::Whole(0, CLIENTS_MAX),
+        unset: Unset::Is("0"),
+        about: "The most clients that are logged in, over all shards (0: no limit); more are refused once they have proved who they are.",
+    },
+    Key {
         path: "proxy.max_unauthenticated",
         kind: Kind::Whole(1, 1_000_000),
         unset: Unset::Is("1024"),
@@ -66,6 +73,8 @@ pub struct Proxy {
     pub allow_replication: bool,
     /// The most of them, over all shards.
     pub max_replication_connections: u32,
+    /// The most clients that are logged in, over all shards; zero is no limit.
+    pub max_clients: u32,
     /// Clients of a shard that have not logged in.
     pub max_unauthenticated: u32,
     /// Those of them from one address.
@@ -80,6 +89,7 @@ pub(super) struct Section {
     login_timeout: Duration,
     allow_replication: bool,
     max_replication_connections: u32,
+    max_clients: u32,
     max_unauthenticated: u32,
     max_unauthenticated_per_source: u32,
 }
@@ -99,6 +109,7 @@ impl Section {
                 login_timeout: self.login_timeout,
                 allow_replication: self.allow_replication,
                 max_replication_connections: self.max_replication_connections,
+                max_clients: self.max_clients,
                 max_unauthenticated: self.max_unauthenticated,
                 max_unauthenticated_per_source: self.max_unauthenticated_per_source,
             }),

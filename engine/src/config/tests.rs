@@ -129,7 +129,7 @@ fn the_printed_defaults_show_every_key_with_an_explanation() {
 
 #[test]
 fn the_list_of_keys_is_exactly_what_serde_accepts() {
-    let sections: [(&str, Vec<&str>); 8] = [
+    let sections: [(&str, Vec<&str>); 9] = [
         ("proxy", fields::<proxy::Section>()),
         ("engine", fields::<EngineOpts>()),
         ("peers[]", fields::<peers::Item>()),
@@ -137,6 +137,7 @@ fn the_list_of_keys_is_exactly_what_serde_accepts() {
         ("backend", fields::<backend::Section>()),
         ("databases.*.writer", fields::<databases::Writer>()),
         ("auth.users[]", fields::<auth::SectionUser>()),
+        ("connection_limits", fields::<ConnectionLimits>()),
         ("tls", fields::<tls::Section>()),
     ];
     for (path, fields) in sections {
@@ -438,6 +439,8 @@ auth: {users: [{username: u, password: p}]}
             mode: PoolMode::Statement,
             min_connections: 0,
             max_connections: 30,
+            reserve_connections: 0,
+            reserve_timeout: Some(Duration::from_secs(5)),
             max_role_pools: 1000,
             max_total_connections: None,
             idle_timeout: None,
@@ -721,6 +724,51 @@ fn files_of_rules_and_users_are_read_and_their_faults_are_told_with_their_place(
             "{section}: {problems}"
         );
     }
+}
+
+#[test]
+fn limits_of_clients_are_the_own_ones_or_the_default_or_none() {
+    let text = |enabled| {
+        format!(
+            "proxy: {{max_clients: 9}}\n\
+             connection_limits: {{enabled: {enabled}, default_max_connections_per_user: 3, default_max_connections_per_database: 4}}\n\
+             databases: {{a: {{writer: /tmp, max_connections: 7, max_server_connections: 5}}, b: {{writer: /tmp, max_connections: 0}}, c: {{writer: /tmp}}}}\n\
+             auth: {{users: [{{username: x, password: y, max_connections: 2}}, {{username: z, password: y, max_connections: 0}}, {{username: w, password: y}}]}}\n"
+        )
+    };
+    let config = accepted(&text(true));
+    assert_eq!(config.proxy.max_clients, 9);
+    let users = ["x", "z", "w", "listed nowhere"];
+    let of_users = users.map(|user| config.most_of_user(user.as_bytes()));
+    assert_eq!(of_users, [Some(2), None, Some(3), Some(3)]);
+    let of_databases = [0, 1, 2].map(|group| config.most_of_database(group));
+    assert_eq!(of_databases, [Some(7), None, Some(4)]);
+    let servers = config
+        .groups
+        .iter()
+        .map(|group| group.max_server_connections);
+    assert_eq!(servers.collect::<Vec<_>>(), [Some(5), None, None]);
+    let off = accepted(&text(false));
+    assert_eq!(
+        (off.most_of_user(b"x"), off.most_of_database(0)),
+        (None, None)
+    );
+    let none = accepted(MINIMAL);
+    assert_eq!(
+        (none.most_of_user(b"app"), none.proxy.max_clients),
+        (None, 0)
+    );
+    assert_eq!(
+        refused(&with("connection_limits: {enabled: maybe}")),
+        "pgmux.yaml:1: connection_limits.enabled: expected true or false, got \"maybe\""
+    );
+    assert_eq!(
+        refused(&MINIMAL.replace(
+            "writer: /run/postgresql",
+            "writer: /tmp\n    max_server_connections: 0"
+        )),
+        "pgmux.yaml:4: databases.app.max_server_connections: expected a whole number from 1 to 1000000, got \"0\""
+    );
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use super::sys::Event;
 use super::{Ring, task};
 use std::io;
-use std::time::Instant;
 
 /// Runs the shard's tasks and its ring until `finished` says so, or until the
 /// ring itself fails. Sleeps exactly when no task is runnable. At the end all
@@ -71,7 +70,7 @@ impl Ring {
             .sleeps
             .set(self.0.sleeps.get() + u64::from(may_sleep));
         self.0.sys.borrow_mut().enter(may_sleep)?;
-        self.0.now.set(Instant::now());
+        self.tick();
         self.detach_lingering();
         let mut ticked = false;
         while let Some(event) = self.take_socket_events()? {

@@ -104,6 +104,9 @@ struct Inner {
     completions: Cell<u64>,
     /// When the last turn came back from the kernel.
     now: Cell<Instant>,
+    /// The same in microseconds since the ring was made.
+    micros: Cell<u64>,
+    made: Instant,
     /// Who looks after idle sockets.
     on_idle: RefCell<Option<Waker>>,
     idle_news: Cell<bool>,
@@ -127,6 +130,8 @@ impl Ring {
             sleeps: Cell::new(0),
             completions: Cell::new(0),
             now: Cell::new(Instant::now()),
+            micros: Cell::new(0),
+            made: Instant::now(),
             on_idle: RefCell::new(None),
             idle_news: Cell::new(false),
             wake,
@@ -148,6 +153,20 @@ impl Ring {
     /// own.
     pub fn now(&self) -> Instant {
         self.0.now.get()
+    }
+
+    /// The same in microseconds since the ring was made: what took how long.
+    pub fn micros(&self) -> u64 {
+        self.0.micros.get()
+    }
+
+    /// Reads the clock, once a turn.
+    fn tick(&self) {
+        let now = Instant::now();
+        let since = now.saturating_duration_since(self.0.made);
+        let micros = since.as_secs() * 1_000_000 + u64::from(since.subsec_micros());
+        self.0.now.set(now);
+        self.0.micros.set(micros);
     }
 
     /// Receive buffers that the kernel may fill now.

@@ -476,6 +476,7 @@ impl Login<'_> {
                         cancel_key,
                         cancels: Rc::default(),
                         slot: 0,
+                        leased: 0,
                     });
                 }
                 tag => return Err(Broken::Unexpected(tag).into()),

@@ -71,6 +71,8 @@ pub struct Server {
     pub cancels: Rc<Cancels>,
     /// Its place in the pool.
     pub slot: u32,
+    /// When it was leased, by its ring's [`micros`](crate::ring::Ring::micros).
+    pub leased: u64,
 }
 
 /// What a server's unnamed statement is.

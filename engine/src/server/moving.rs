@@ -90,6 +90,7 @@ impl Server {
             cancel_key,
             cancels: _,
             slot: _,
+            leased: _,
         } = server;
         let copies = prepared.in_order().into_iter();
         Ok(Packed {
@@ -139,6 +140,7 @@ impl Packed {
             cancel_key: self.cancel_key.map(Rc::new),
             cancels: Rc::default(),
             slot: 0,
+            leased: 0,
         }
     }
 }

@@ -1,9 +1,8 @@
 //! What a shard counts: plain cells that it alone writes.
 
-use admin::histogram::{CELLS, Histogram, cell_of};
+use admin::histogram::Recorder;
 use admin::stats::ShardStats;
 use std::cell::Cell;
-use std::time::Duration;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
@@ -11,8 +10,6 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub struct Counters {
             $($(#[$doc])* pub $name: Cell<u64>,)*
-            /// From the decision that a server moves to its being of use here.
-            pub handover_times: Times,
         }
 
         impl Counters {
@@ -33,6 +30,8 @@ counters! {
     logins,
     /// Logins that failed.
     login_failures,
+    /// Clients refused by a limit once they had proved who they are.
+    limit_refusals,
     /// Leases that ended with a server given back clean.
     transactions,
     /// Servers opened.
@@ -65,25 +64,30 @@ counters! {
     pins,
 }
 
-/// How long something took, each time.
-#[derive(Debug)]
-pub struct Times([Cell<u64>; CELLS]);
-
-impl Default for Times {
-    fn default() -> Self {
-        Self([const { Cell::new(0) }; CELLS])
-    }
+/// How long things took. A turn's length is the smallest difference that is
+/// seen: the clock is read once a turn.
+#[derive(Debug, Default)]
+pub struct Times {
+    /// Clients that had to wait for a server, until they had one or an error.
+    pub wait: Recorder,
+    /// From the grant of a server until it came back clean.
+    pub lease: Recorder,
+    /// Clients from their connection until they were logged in.
+    pub client_login: Recorder,
+    /// Servers from the first attempt to connect until they were logged in.
+    pub server_login: Recorder,
+    /// Servers from the decision that they move until the other shard had them.
+    pub handover: Recorder,
 }
 
 impl Times {
-    /// Once more.
-    pub fn record(&self, time: Duration) {
-        bump(&self.0[cell_of(time)]);
-    }
-
-    /// A copy that may leave the shard.
-    pub fn snapshot(&self) -> Histogram {
-        Histogram::new(std::array::from_fn(|cell| self.0[cell].get()))
+    /// Puts a copy into what leaves the shard.
+    pub fn copy_to(&self, stats: &mut ShardStats) {
+        stats.wait = self.wait.snapshot();
+        stats.lease = self.lease.snapshot();
+        stats.client_login = self.client_login.snapshot();
+        stats.server_login = self.server_login.snapshot();
+        stats.handover = self.handover.snapshot();
     }
 }
 

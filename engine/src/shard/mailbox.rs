@@ -25,9 +25,14 @@ pub enum Mail {
         /// The pool.
         pool: PoolId,
     },
-    /// A role of the group gets no server because of the group's total, or
-    /// could get one now.
-    Roles {
+    /// A role of the group gets no server because of the group's total: what
+    /// can be spared?
+    Offer {
+        /// The group.
+        group: usize,
+    },
+    /// An idle server of such a role is to be closed.
+    Evict {
         /// The group.
         group: usize,
     },

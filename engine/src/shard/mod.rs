@@ -20,7 +20,7 @@ mod secret;
 
 pub use cancel::{Cancels, Capped};
 pub use clients::{Clients, Control};
-pub use counters::{Counters, bump};
+pub use counters::{Counters, Times, bump};
 pub use listen::Counted;
 pub use loads::Loads;
 pub use lookup::{Answers, Found};
@@ -33,7 +33,7 @@ pub use roles::Roles;
 pub use run::{ShardSeed, run};
 pub use secret::CancelSecret;
 
-use crate::client::{Brakes, Credentials};
+use crate::client::{Brakes, Credentials, Places};
 use crate::config::Config;
 use crate::link::Handshakes;
 use crate::ring::{Ring, task};
@@ -51,6 +51,7 @@ use std::net::IpAddr;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Instant;
 
 /// What all tasks of a shard share.
 pub struct Shard {
@@ -64,6 +65,8 @@ pub struct Shard {
     pub clients: Clients,
     /// What it counts.
     pub counters: Counters,
+    /// How long what took.
+    pub times: Times,
     /// What it tells clients to be cancelled by.
     pub process_ids: ProcessIds,
     /// Cancel requests on their way.
@@ -85,6 +88,8 @@ pub struct Shard {
     pub answers: Arc<Answers>,
     /// Who has failed to log in how often, on any shard.
     pub brakes: Arc<Brakes>,
+    /// How many clients there are, on all shards.
+    pub places: Arc<Places>,
     /// Clients that have not logged in, by where they come from.
     pub sources: RefCell<HashMap<IpAddr, u32>>,
     /// The roles of clients, for all shards.
@@ -133,11 +138,12 @@ impl Shard {
         self.ids.get()
     }
 
-    /// What it has counted, and what there is now.
+    /// What it has counted, and what there is now: as long as there are pools,
+    /// whatever the number of clients.
     pub fn stats(&self) -> ShardStats {
+        let begun = Instant::now();
         let ring = self.ring.stats();
         let mut stats = self.counters.snapshot();
-        stats.handover_times = self.counters.handover_times.snapshot();
         stats.clients = self.clients.len() as u64;
         stats.logging_in = self.unauthenticated.get() as u64;
         stats.cancels_under_way = self.cancels.under_way() as u64;
@@ -153,6 +159,8 @@ impl Shard {
             stats.servers_idle += u64::from(idle);
             stats.waiting += waiting as u64;
         }
+        self.times.copy_to(&mut stats);
+        stats.collecting_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         stats
     }
 

@@ -15,7 +15,7 @@ use crate::server::login::LoginError;
 use crate::server::{Keys, Parameters, Server};
 use crate::settings::Labels;
 use ::pool::config::PoolMode;
-use ::pool::{Acquire, Budget, Placed, Pool, Settings, Total};
+use ::pool::{Acquire, Budget, Placed, Pool, Settings};
 use ends::{Closing, LoginGuard};
 use protocol::error::SqlState;
 use protocol::startup::ProtocolVersion;
@@ -62,8 +62,6 @@ pub struct ShardPool {
     user: String,
     database: String,
     keys: RefCell<Option<Keys>>,
-    /// What it shares with the other roles of its group.
-    total: Option<Arc<Total>>,
     decide: RefCell<Pool<u32, u32>>,
     /// Idle servers; a place without one is of a leased server.
     servers: RefCell<Slab<Option<Box<Server>>>>,
@@ -150,7 +148,6 @@ impl ShardPool {
         (user, password): (String, Option<Secret>),
         database: String,
     ) -> Rc<Self> {
-        let total = budget.total().cloned();
         let place = shard.id;
         Rc::new(Self {
             shard,
@@ -159,7 +156,6 @@ impl ShardPool {
             user,
             database,
             keys: RefCell::new(password.map(Keys::Password)),
-            total,
             decide: RefCell::new(Pool::new(settings, budget, place)),
             servers: RefCell::default(),
             waiters: RefCell::default(),
@@ -236,6 +232,7 @@ impl ShardPool {
                     let mut server = server.expect("an idle server is in its place");
                     if server.check_idle() {
                         server.socket.set_idle(false);
+                        server.leased = self.shard.ring.micros();
                         return Some(server);
                     }
                     self.discard(server);
@@ -245,6 +242,8 @@ impl ShardPool {
                     let seat = seat.get_or_insert_with(|| Seat::new(self, waker));
                     debug_assert!(seat.ticket.is_none() && seat.waiter == waiter);
                     seat.ticket = Some(ticket);
+                    self.waiters.borrow_mut()[seat.waiter as usize].since =
+                        self.shard.ring.micros();
                     let waiting = &self.shard.waiting;
                     waiting.set(waiting.get() + 1);
                     if !self.decide.borrow().queues_quietly() {
@@ -265,6 +264,11 @@ impl ShardPool {
             return;
         }
         bump(&self.shard.counters.transactions);
+        let micros = self.shard.ring.micros();
+        self.shard
+            .times
+            .lease
+            .record(micros.saturating_sub(server.leased));
         let placed = self
             .decide
             .borrow_mut()
@@ -299,13 +303,6 @@ impl ShardPool {
         self.servers.borrow_mut().remove(slot as usize);
         bump(&self.shard.counters.servers_closed);
         self.decide.borrow_mut().discard(slot);
-        if self
-            .total
-            .as_ref()
-            .is_some_and(|total| total.may_be_tried())
-        {
-            self.tell_roles();
-        }
     }
 
     fn place(self: &Rc<Self>, mut server: Box<Server>, placed: Placed<u32>) {
@@ -320,9 +317,6 @@ impl ShardPool {
                 if self.oversleeps() {
                     self.call_janitor();
                 }
-                if self.total.as_ref().is_some_and(|total| total.is_short()) {
-                    self.spare_idle();
-                }
             }
             Placed::HandOff(waiter) => self.grant(waiter, Ok(server)),
             Placed::Close(_) => self.discard(server),
@@ -330,9 +324,15 @@ impl ShardPool {
         }
     }
 
-    fn grant(&self, waiter: u32, granted: Result<Box<Server>, Refusal>) {
+    fn grant(&self, waiter: u32, mut granted: Result<Box<Server>, Refusal>) {
+        let micros = self.shard.ring.micros();
+        if let Ok(server) = &mut granted {
+            server.leased = micros;
+        }
         let mut waiters = self.waiters.borrow_mut();
         let waiter = &mut waiters[waiter as usize];
+        let waited = micros.saturating_sub(waiter.since);
+        self.shard.times.wait.record(waited);
         waiter.granted = Some(granted);
         waiter.waker.wake_by_ref();
     }
@@ -349,47 +349,31 @@ impl ShardPool {
             task::spawn(guard.run());
         }
         self.send_wakes();
-        if self
-            .total
-            .as_ref()
-            .is_some_and(|total| total.must_be_told())
-        {
-            self.tell_roles();
+        if self.decide.borrow_mut().take_ask() {
+            self.shard.ask_for_idle(self.id.group);
         }
     }
 
-    /// A role gets no server, or could get one now.
-    fn tell_roles(&self) {
-        for shard in 0..self.shard.peers.len() {
-            let group = self.id.group;
-            self.shard.post(shard, Mail::Roles { group });
-        }
-    }
-
-    /// What the roles of the group are told.
-    pub(super) fn on_roles_mail(self: &Rc<Self>) {
-        self.spare_idle();
-        self.start_logins();
-    }
-
-    /// Gives a server up for another role that gets none, unless it is needed
-    /// here.
-    fn spare_idle(self: &Rc<Self>) {
-        let short = self.total.as_ref().is_some_and(|total| total.is_short());
-        if !short || self.decide.borrow().waiting() > 0 {
-            return;
-        }
+    /// Gives an idle server up for another role that gets none. True if one
+    /// is wanted, and there was one.
+    pub(super) fn spare_idle(self: &Rc<Self>) -> bool {
         let spared = self.decide.borrow_mut().spare_idle();
-        if let Some(slot) = spared {
-            self.close_idle(slot);
-        }
+        spared.map(|slot| self.close_idle(slot)).is_some()
     }
 
     fn send_wakes(&self) {
+        let group = self.id.group;
         loop {
             let shard = self.decide.borrow_mut().next_wake();
-            let Some(shard) = shard else { return };
+            let Some(shard) = shard else { break };
             self.shard.post(shard, Mail::Budget { pool: self.id });
+        }
+        loop {
+            let wake = self.decide.borrow_mut().next_other_wake();
+            let Some(wake) = wake else { break };
+            let role = wake.name;
+            let pool = PoolId { group, role };
+            self.shard.post(wake.shard, Mail::Budget { pool });
         }
     }
 

@@ -1,7 +1,7 @@
 //! The roles of clients that log in to servers themselves: each has a pool of
 //! its own on every shard where it has clients, and one budget over them all.
 
-use super::{PoolId, Shard, ShardPool};
+use super::{Mail, PoolId, Shard, ShardPool};
 use crate::client::Refused;
 use crate::config::Group;
 use crate::server::Keys;
@@ -35,7 +35,7 @@ struct Role {
 impl Roles {
     /// No roles yet, of these groups on so many shards.
     pub fn new(groups: &[Group], shards: usize) -> Self {
-        let total = |group: &Group| Arc::new(Total::new(group.pool.total()));
+        let total = |group: &Group| Arc::new(Total::new(group.most_of_roles()));
         Self {
             shards,
             totals: groups.iter().map(total).collect(),
@@ -65,14 +65,11 @@ impl Roles {
         }
         let role = roles.entry(key).or_insert_with(|| {
             *last += 1;
-            let total = Arc::clone(&self.totals[index]);
+            let (total, max) = (Arc::clone(&self.totals[index]), group.pool.max_connections);
+            let budget = Budget::within(total, *last, max, self.shards);
             Role {
                 number: *last,
-                budget: Arc::new(Budget::within(
-                    total,
-                    group.pool.max_connections,
-                    self.shards,
-                )),
+                budget: Arc::new(budget.with_reserve(group.pool.reserve_connections)),
             }
         });
         let id = PoolId {
@@ -80,6 +77,49 @@ impl Roles {
             role: role.number,
         };
         Some((id, Arc::clone(&role.budget)))
+    }
+}
+
+/// A role that gets no server because all of them together have too many: the
+/// shards say how many idle servers their richest pools have, and the one with
+/// the most closes one. A message that is lost ends the round; who still wants
+/// a server begins another.
+impl Shard {
+    /// Begins a round.
+    pub(super) fn ask_for_idle(&self, group: usize) {
+        if let Some(shard) = self.roles.totals[group].ask(self.peers.len()) {
+            self.post(shard, Mail::Evict { group });
+        }
+        for shard in 0..self.peers.len() {
+            self.post(shard, Mail::Offer { group });
+        }
+    }
+
+    /// Answers; the last one to do so names the shard that closes a server.
+    pub(super) fn offer_idle(&self, group: usize) {
+        let idle = self.richest(group).map_or(0, |(idle, _)| idle);
+        if let Some(shard) = self.roles.totals[group].offer(self.id, idle) {
+            self.post(shard, Mail::Evict { group });
+        }
+    }
+
+    /// Closes an idle server, if that is still wanted.
+    pub(super) fn evict_idle(&self, group: usize) {
+        let spared = self
+            .richest(group)
+            .is_some_and(|(_, pool)| pool.spare_idle());
+        if spared && self.roles.totals[group].is_short() {
+            self.ask_for_idle(group);
+        }
+    }
+
+    /// The pool of a role that has the most idle servers, and how many.
+    fn richest(&self, group: usize) -> Option<(u32, Rc<ShardPool>)> {
+        let pools = self.role_pools.borrow();
+        let of_group = pools.values().filter(|pool| pool.index() == group);
+        let counted = of_group.map(|pool| (pool.counts().1, pool));
+        let (idle, pool) = counted.max_by_key(|(idle, _)| *idle)?;
+        Some((idle, Rc::clone(pool)))
     }
 }
 

@@ -4,7 +4,7 @@ use super::{
     Answers, Cancels, Clients, Counters, Loads, Mail, Mailbox, Offload, Postbox, ProcessIds,
     Reports, Roles, Shard, ShardPool, cancel, listen,
 };
-use crate::client::{Brakes, Credentials};
+use crate::client::{Brakes, Credentials, Places};
 use crate::config::Config;
 use crate::link::Handshakes;
 use crate::ring::{Ring, Sizes, drive, task};
@@ -32,6 +32,8 @@ pub struct ShardSeed {
     pub answers: Arc<Answers>,
     /// Who has failed to log in.
     pub brakes: Arc<Brakes>,
+    /// How many clients there are.
+    pub places: Arc<Places>,
     /// The roles of clients.
     pub roles: Arc<Roles>,
     /// What servers report at login.
@@ -76,6 +78,7 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         credentials: seed.credentials,
         answers: seed.answers,
         brakes: seed.brakes,
+        places: seed.places,
         roles: seed.roles,
         sources: RefCell::default(),
         reports: seed.reports,
@@ -85,6 +88,7 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         handshakes: Handshakes::default(),
         clients: Clients::default(),
         counters: Counters::default(),
+        times: super::Times::default(),
         process_ids: ProcessIds::new(seed.config.engine.instance_id, peers.len()),
         cancels: Cancels::new(seed.config.peers.len()),
         config: seed.config,
@@ -166,13 +170,8 @@ fn open(shard: &Rc<Shard>, mail: Mail) {
                 pool.on_budget_mail();
             }
         }
-        Mail::Roles { group } => {
-            for pool in shard.pools() {
-                if pool.id().is_role() && pool.id().group == group {
-                    pool.on_roles_mail();
-                }
-            }
-        }
+        Mail::Offer { group } => shard.offer_idle(group),
+        Mail::Evict { group } => shard.evict_idle(group),
         Mail::LookUp { group, user, guard } => shard.look_up_here(group, user, guard),
         Mail::Cancel {
             slot,

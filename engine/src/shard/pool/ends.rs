@@ -72,8 +72,14 @@ pub(super) struct LoginGuard {
 
 impl LoginGuard {
     pub(super) async fn run(mut self) {
+        let shard = &self.pool.shard;
+        let begun = shard.ring.micros();
         let result = login(&self.pool).await;
         self.open = false;
+        if result.is_ok() {
+            let took = shard.ring.micros().saturating_sub(begun);
+            shard.times.server_login.record(took);
+        }
         match result {
             Ok(server) => self.pool.connected(server),
             Err(error) => self.pool.login_failed(&error),

@@ -47,7 +47,8 @@ impl ShardPool {
         self.take_in(arriving);
         let counters = &self.shard.counters;
         bump(&counters.handovers_taken);
-        counters.handover_times.record(since.elapsed());
+        let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.shard.times.handover.record(micros);
     }
 
     /// Finds a use for a server that no shard has.

@@ -12,6 +12,8 @@ use std::task::Waker;
 pub(super) struct Waiter {
     pub(super) waker: Waker,
     pub(super) granted: Option<Result<Box<Server>, Refusal>>,
+    /// Since when, by the ring's `micros`.
+    pub(super) since: u64,
 }
 
 /// Why a client gets no server.
@@ -72,6 +74,7 @@ impl Seat {
         let waiter = pool.waiters.borrow_mut().insert(Waiter {
             waker: waker.clone(),
             granted: None,
+            since: 0,
         });
         Self {
             pool: Rc::clone(pool),
