@@ -20,6 +20,7 @@ use crate::process::TempDir;
 use crate::wire::Conn;
 
 /// A CA with a directory of its own, in which every certificate that it signs is a pair of files.
+#[derive(Debug)]
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     dir: TempDir,

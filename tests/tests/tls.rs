@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tests::cluster::{Cluster, PASSWORD};
-use tests::driver::drivers;
 use tests::pgmux::{Config, Pgmux};
 use tests::process::{PATIENCE, eventually, rss_kib};
 use tests::tls::{Authority, Pair, Tls};
@@ -15,7 +14,6 @@ use tests::{canary, on_shards};
 on_shards!(
     psql_connects_by_each_sslmode_as_the_configuration_wants_it,
     psql_verifies_the_certificate_and_binds_its_login_to_it,
-    psycopg_does_its_list_by_tls,
     client_certificates_are_demanded_verified_and_compared_with_the_user,
     direct_tls_needs_the_protocol_by_alpn,
     clear_bytes_behind_the_request_are_refused_and_never_executed,
@@ -177,37 +175,6 @@ fn psql_verifies_the_certificate_and_binds_its_login_to_it(shards: usize) {
         let (fine, words) = stand.psql(&settings);
         assert_eq!(fine, expected, "{settings}: {words}");
     }
-    stand.close();
-}
-
-fn psycopg_does_its_list_by_tls(shards: usize) {
-    let stand = Stand::configured(shards, |config, _| {
-        config.set("tls.client_sslmode", "require")
-    });
-    let test = std::env::current_exe().expect("the test's own path");
-    let target = test.ancestors().nth(3).expect("the target directory");
-    let python = match std::env::var_os("PGMUX_TEST_PYTHON") {
-        Some(python) => python.into(),
-        None => target.join("drivers/venv/bin/python"),
-    };
-    let program = drivers().join("psycopg/sync.py");
-    let output = Command::new(&python)
-        .arg(&program)
-        .env("PYTHONPATH", drivers().join("shared"))
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("DRIVERS_SHARED", drivers().join("shared"))
-        .env("PGHOST", "localhost")
-        .env("PGHOSTADDR", "127.0.0.1")
-        .env("PGPORT", stand.pgmux.port().to_string())
-        .env("PGUSER", "app")
-        .env("PGPASSWORD", PASSWORD)
-        .env("PGDATABASE", stand.pgmux.login().database)
-        .env("PGSSLMODE", "verify-full")
-        .env("PGSSLROOTCERT", stand.authority.file())
-        .output()
-        .expect("python with psycopg: `make test` prepares it");
-    let words = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{words}");
     stand.close();
 }
 

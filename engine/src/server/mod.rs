@@ -102,9 +102,7 @@ impl Server {
     /// Nothing is owed and no transaction is open; something that nobody has
     /// asked for may have come.
     pub fn is_between_requests(&self) -> bool {
-        self.ledger.is_idle()
-            && self.status == TransactionStatus::Idle
-            && self.frames.at_boundary()
+        self.ledger.is_idle() && self.status == TransactionStatus::Idle && self.frames.at_boundary()
     }
 
     /// Whether a text was sent that may have changed the session in a way
