@@ -205,6 +205,14 @@ impl TlsStream {
         }
     }
 
+    /// Says that nothing more will be said; reading goes on.
+    pub fn close_notify(&mut self) {
+        self.connection.send_close_notify();
+        let mut alert = Vec::new();
+        self.connection.write_tls(&mut alert).expect("a Vec");
+        self.below_write(&alert);
+    }
+
     /// Writes past TLS.
     pub fn below_write(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("a write below TLS");

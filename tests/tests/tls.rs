@@ -20,6 +20,7 @@ on_shards!(
     stalled_and_broken_handshakes_end_and_hold_nobody_up,
     broken_records_end_only_their_own_client,
     cut_off_clients_leave_nothing,
+    who_will_say_no_more_still_gets_its_answer,
     records_of_any_size_and_cut_anywhere_mean_the_same,
     pipeline_of_megabytes_is_answered_in_full,
     client_that_never_reads_stays_small_and_holds_nobody_up,
@@ -414,6 +415,48 @@ fn cut_off_clients_leave_nothing(shards: usize) {
         .client()
         .value("select count(*) from pg_class where relname = 'cut_off'");
     assert_eq!(tables, "0");
+    stand.close();
+}
+
+/// As direct: a client that has closed its side, by TLS's own word, by TCP's, or both, is read to the end and answered.
+fn who_will_say_no_more_still_gets_its_answer(shards: usize) {
+    use std::net::Shutdown;
+    let stand = Stand::configured(shards, |config, _| config.servers(1));
+    for newest in [true, false] {
+        for (notified, closed) in [(true, true), (true, false), (false, true)] {
+            let tls = Tls::new(&[], None, newest);
+            let mut session =
+                Session::log_in(stand.secure(&tls), &stand.pgmux.login()).expect("a login");
+            let sql =
+                "select pg_sleep(0.2); select repeat('x', 1000) from generate_series(1, 5000)";
+            session.send(&frontend::query(sql));
+            let stream = session.conn.tls();
+            if notified {
+                stream.close_notify();
+            }
+            if closed {
+                stream
+                    .below()
+                    .shutdown(Shutdown::Write)
+                    .expect("half a close");
+            }
+            let what = format!("newest {newest}, close_notify {notified}, FIN {closed}");
+            let mut rows = 0;
+            loop {
+                let message = session.conn.recv();
+                let message = message.unwrap_or_else(|error| panic!("{what}: {error}"));
+                rows += usize::from(message.tag == b'D');
+                if message.tag == b'Z' {
+                    break;
+                }
+            }
+            assert_eq!(rows, 5001, "{what}");
+            assert!(
+                matches!(session.conn.recv(), Err(WireError::Closed)),
+                "{what}"
+            );
+        }
+    }
     stand.close();
 }
 
