@@ -2,6 +2,7 @@
 //! take while a crowd tries wrong passwords or never ends its logins.
 
 use std::io::{Read, Write};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,8 @@ pub struct Plan {
     pub wrong_passwords: u32,
     /// Connections that send a startup packet and nothing more.
     pub half_open: u32,
+    /// Connections that begin a TLS handshake and do nothing more.
+    pub stalled: u32,
     /// Clients that ask one query after the other all the time.
     pub runners: u32,
     /// The least time of a phase.
@@ -90,14 +93,14 @@ pub fn measure(dsn: &Dsn, pid: u32, plan: Plan, interrupt: &Interrupt) -> Result
     if !matches!(dsn.host.as_str(), "127.0.0.1" | "localhost") {
         bail!("only a target on 127.0.0.1 is attacked");
     }
-    make_room(plan.half_open + plan.runners, pid)?;
+    make_room(plan.half_open + plan.stalled + plan.runners, pid)?;
     let phase = |name, crowd: &mut dyn FnMut() -> Result<String>| {
         let mut phase = watch(dsn, name, plan, interrupt, crowd)?;
         phase.rss_kib = phase.rss_kib.max(procfs::rss_kib(pid)?);
         anyhow::Ok(phase)
     };
     let mut held = Vec::new();
-    let phases = vec![
+    let mut phases = vec![
         phase("quiet", &mut || Ok(String::new()))?,
         phase("wrong passwords", &mut || guess(dsn, plan, interrupt))?,
         phase("half open", &mut || {
@@ -105,11 +108,17 @@ pub fn measure(dsn: &Dsn, pid: u32, plan: Plan, interrupt: &Interrupt) -> Result
             interrupt.sleep(Duration::from_secs(plan.seconds.into()))?;
             Ok(told)
         })?,
-        {
-            held.clear();
-            phase("quiet again", &mut || Ok(String::new()))?
-        },
     ];
+    held.clear();
+    if plan.stalled > 0 {
+        phases.push(phase("stalled TLS", &mut || {
+            let told = stall(dsn, plan, interrupt, &mut held)?;
+            interrupt.sleep(Duration::from_secs(plan.seconds.into()))?;
+            Ok(told)
+        })?);
+        held.clear();
+    }
+    phases.push(phase("quiet again", &mut || Ok(String::new()))?);
     Ok(phases)
 }
 
@@ -274,6 +283,50 @@ fn hold(dsn: &Dsn, plan: Plan, interrupt: &Interrupt, held: &mut Vec<Socket>) ->
     ))
 }
 
+/// Connections that ask for TLS, say hello, and stay: the target has done its part of the handshake.
+fn stall(dsn: &Dsn, plan: Plan, interrupt: &Interrupt, held: &mut Vec<Socket>) -> Result<String> {
+    let begin = Instant::now();
+    let config = tls()?;
+    let (mut asked, mut answered) = (0, 0);
+    let mut chunk = [0u8; 8192];
+    for nth in 0..plan.stalled as usize {
+        interrupt.check()?;
+        let mut begun = || -> Result<Socket> {
+            let socket = connect(dsn, source(&dsn.host, nth))?;
+            socket.set_read_timeout(Some(PATIENCE))?;
+            (&socket).write_all(&SSL_REQUEST)?;
+            if (&socket).read(&mut chunk)? != 1 || chunk[0] != b'S' {
+                bail!("the target does not speak TLS");
+            }
+            let name = rustls::pki_types::ServerName::try_from("localhost")?;
+            rustls::ClientConnection::new(config.clone(), name)?.write_tls(&mut &socket)?;
+            Ok(socket)
+        };
+        if let Ok(socket) = begun() {
+            asked += 1;
+            held.push(socket);
+        }
+    }
+    for mut socket in held.iter() {
+        answered += u32::from(socket.read(&mut chunk).is_ok_and(|read| read > 0));
+    }
+    Ok(format!(
+        "{answered} of {asked} have the target's hello, {} tried, in {:.1} s",
+        plan.stalled,
+        begin.elapsed().as_secs_f64()
+    ))
+}
+
+/// It comes to no certificate, so nobody need be trusted.
+fn tls() -> Result<Arc<rustls::ClientConfig>> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
 fn half_open(dsn: &Dsn, nth: usize) -> Result<Socket> {
     let socket = connect(dsn, source(&dsn.host, nth))?;
     let mut out = BytesMut::new();
@@ -290,6 +343,8 @@ fn micros(time: Duration) -> u32 {
     u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
 }
 
+/// Length and code.
+const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 const BETWEEN_LOGINS: Duration = Duration::from_millis(20);
 /// So that the running clients leave the machine to those who are measured.
 const BETWEEN_QUERIES: Duration = Duration::from_millis(1);

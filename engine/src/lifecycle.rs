@@ -1,7 +1,7 @@
 //! The process's life: bind, start the shards, wait for a signal, drain.
 
 use crate::client::{Brakes, Credentials, Places};
-use crate::config::{Config, ListenAddr, Pin};
+use crate::config::{Config, ConfigErrors, ListenAddr, Pin};
 use crate::net;
 use crate::shard::{Answers, Loads, Mail, Postbox, Reports, Roles, ShardSeed, run};
 use crate::tls::Material;
@@ -15,6 +15,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
@@ -62,11 +63,13 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 /// Serves until told to stop.
-pub fn serve(config: Config) -> Result<Exit, StartError> {
+///
+/// `file`: where the configuration was read, to look for what may change while it runs.
+pub fn serve(config: Config, file: &Path) -> Result<Exit, StartError> {
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1]).map_err(StartError::Signals)?;
     let shards = shard_count(&config);
     let (addresses, listeners) = bind_all(&config, shards)?;
-    let running = Running::start(Arc::new(config), shards, listeners)?;
+    let running = Running::start(Arc::new(config), file, shards, listeners)?;
     let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     tracing::info!(listen = %list.join(", "), shards, "ready");
     let exit = running.wait(signals);
@@ -126,6 +129,9 @@ fn actual_address(address: &ListenAddr, fd: &OwnedFd) -> ListenAddr {
 /// The shards, started.
 struct Running {
     config: Arc<Config>,
+    file: PathBuf,
+    credentials: Arc<Credentials>,
+    answers: Arc<Answers>,
     tls: Arc<Material>,
     posts: Vec<Postbox>,
     ended: Receiver<(usize, Result<(), String>)>,
@@ -133,7 +139,12 @@ struct Running {
 }
 
 impl Running {
-    fn start(config: Arc<Config>, shards: usize, listeners: Listeners) -> Result<Self, StartError> {
+    fn start(
+        config: Arc<Config>,
+        file: &Path,
+        shards: usize,
+        listeners: Listeners,
+    ) -> Result<Self, StartError> {
         let credentials = Arc::new(Credentials::new(&config));
         let reports = Arc::new(Reports::default());
         let answers = Arc::new(Answers::default());
@@ -182,6 +193,9 @@ impl Running {
         let posts = introduce(shards, &hellos, &ended, &peers)?;
         Ok(Self {
             config,
+            file: file.to_owned(),
+            credentials,
+            answers,
             tls,
             posts,
             ended,
@@ -265,12 +279,37 @@ impl Running {
         }
     }
 
-    /// The certificates alone: connections that are there keep theirs.
+    /// The certificates, and who may log in with what: connections that are
+    /// there stay as they are.
     fn reload(&self) {
         match self.tls.reload(&self.config) {
             Ok(()) => tracing::info!("the certificates have been read again"),
             Err(error) => tracing::error!(error, "the certificates stay as they were"),
         }
+        match self.reload_auth() {
+            Ok(()) => tracing::info!("rules, users and passwords have been read again"),
+            Err(faults) => {
+                for fault in faults {
+                    tracing::error!("{fault}");
+                }
+                tracing::error!("rules, users and passwords stay as they were");
+            }
+        }
+    }
+
+    /// The whole file is read and must be right, so that faults are told as at
+    /// the start; what else has changed in it waits for a restart.
+    fn reload_auth(&self) -> Result<(), Vec<String>> {
+        let faults = |errors: ConfigErrors| -> Vec<String> {
+            errors.0.iter().map(ToString::to_string).collect()
+        };
+        let config = Config::load(&self.file).map_err(faults)?;
+        self.credentials
+            .reload(&config, &self.config.groups)
+            .map_err(|fault| vec![fault.to_owned()])?;
+        // After that: what is asked from now on comes by the new rules.
+        self.answers.forget();
+        Ok(())
     }
 
     fn log_stats(&self) {

@@ -1,6 +1,7 @@
 //! The `pgmux` program: read the arguments, then do what they say.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -35,7 +36,8 @@ fn run(args: &RunArgs) -> ExitCode {
         Ok(config) => config,
         Err(problems) => return fail(&problems),
     };
-    match lifecycle::serve(config) {
+    let file = args.config.as_deref().unwrap_or(Path::new(""));
+    match lifecycle::serve(config, file) {
         // That clients did not make it in time is in the log; the operator's order was carried out.
         Ok(Exit::Drained | Exit::TimedOut) => ExitCode::SUCCESS,
         Ok(Exit::Forced) => ExitCode::from(INTERRUPTED),

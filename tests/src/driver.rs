@@ -13,6 +13,8 @@ use crate::cluster::{Cluster, PASSWORD};
 use crate::direct::Direct;
 use crate::pgmux::{Config, Pgmux};
 use crate::process::{TempDir, target_dir};
+use crate::tls::Authority;
+use crate::wire::Endpoint;
 
 /// How many servers pgmux may have: few enough that fifty clients share them.
 pub const SERVERS: usize = 4;
@@ -20,14 +22,27 @@ pub const SERVERS: usize = 4;
 /// The longest that a program may take. A driver that hangs is a failure, not the end of CI's patience.
 const SECONDS_MAX: &str = "180";
 
-/// Runs a program direct, once for all its tests, and through pgmux, and names the first line that differs.
-pub fn expect_same(name: &'static str, shards: usize, program: impl Fn() -> Command) {
+/// How many lines a program has said last are shown when it fails: a log that is cut must still hold them.
+const LAST_LINES: usize = 40;
+
+/// How a program comes to pgmux.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// pgmux's shards.
+    pub shards: usize,
+    /// By TLS, without which pgmux lets nobody in, and with a look at the certificate; else in clear.
+    pub tls: bool,
+}
+
+/// Runs a program direct, once for all its tests, and through pgmux, and names the first line that differs. Direct it
+/// comes in clear: no program prints how.
+pub fn expect_same(name: &'static str, way: Way, program: impl Fn() -> Command) {
     let direct = direct_output(name, &program);
-    let counter = Counter::open(shards);
+    let counter = Counter::open(way);
     let through = counter.run(&mut program());
     counter.close();
     if let Some(difference) = first_difference(&direct, &through) {
-        panic!("{name} on {shards} shard(s): {difference}");
+        panic!("{name}, {way:?}: {difference}");
     }
 }
 
@@ -45,6 +60,7 @@ fn direct_output(name: &'static str, program: &impl Fn() -> Command) -> String {
             port: cluster.port(),
             database: cluster.fresh_database(),
             dir: dir.path(),
+            authority: None,
         };
         let output = place.run(&mut program()).unwrap_or_else(|text| {
             panic!("{name} fails without pgmux:\n{text}");
@@ -89,21 +105,32 @@ pub struct Counter {
     direct: Direct,
     database: String,
     dir: TempDir,
+    authority: Option<Authority>,
 }
 
 impl Counter {
     /// Starts pgmux.
-    pub fn open(shards: usize) -> Self {
+    pub fn open(way: Way) -> Self {
         let cluster = Cluster::shared();
         let database = cluster.fresh_database();
-        let config = Config::new(cluster, &database)
-            .shards(shards)
+        let mut config = Config::new(cluster, &database)
+            .shards(way.shards)
             .servers(SERVERS);
+        let authority = way.tls.then(|| Authority::new("a CA of drivers"));
+        if let Some(authority) = &authority {
+            let pair = authority.sign("localhost", &["localhost", "127.0.0.1"]);
+            config = config
+                .set("tls.enabled", true)
+                .set("tls.client_sslmode", "require")
+                .set("tls.cert_file", pair.cert.display())
+                .set("tls.key_file", pair.key.display());
+        }
         Self {
             pgmux: Pgmux::start(&config),
             direct: Direct::open(cluster, &database),
             database,
             dir: TempDir::new("driver").expect("a directory"),
+            authority,
         }
     }
 
@@ -113,15 +140,19 @@ impl Counter {
             port: self.pgmux.port(),
             database: self.database.clone(),
             dir: self.dir.path(),
+            authority: self.authority.as_ref(),
         };
-        place
-            .run(command)
-            .unwrap_or_else(|text| panic!("{text}\npgmux:\n{}", self.pgmux.log()))
+        place.run(command).unwrap_or_else(|text| {
+            panic!("pgmux:\n{}\n{text}", last_lines(&self.pgmux.last_words()))
+        })
     }
 
     /// Checks that the program has left every server as good as fresh, and ends pgmux.
     pub fn close(mut self) {
-        let (endpoint, login) = (self.pgmux.endpoint(), self.pgmux.login());
+        let (mut endpoint, login) = (self.pgmux.endpoint(), self.pgmux.login());
+        if let (Some(_), Endpoint::Tcp(address)) = (&self.authority, &endpoint) {
+            endpoint = Endpoint::Tls(*address);
+        }
         Inspector::new(Cluster::shared(), &endpoint, &login, SERVERS)
             .expect_clean(&mut self.direct, &Suspicions::default());
         self.pgmux.stop();
@@ -134,10 +165,12 @@ struct Place<'a> {
     database: String,
     /// Its working directory.
     dir: &'a Path,
+    /// Who has signed the certificate, where TLS is spoken.
+    authority: Option<&'a Authority>,
 }
 
 impl Place<'_> {
-    /// What the program printed; the error is that and how it ended.
+    /// What the program printed; the error is how it ended, the end of what it printed, and at last its complaint.
     fn run(&self, command: &mut Command) -> Result<String, String> {
         let mut limited = Command::new("timeout");
         limited
@@ -150,9 +183,14 @@ impl Place<'_> {
             .env("PGUSER", "app")
             .env("PGPASSWORD", PASSWORD)
             .env("PGDATABASE", &self.database)
-            .env("PGSSLMODE", "prefer")
             .env("DRIVERS_SHARED", drivers().join("shared"))
             .env("TZ", "UTC");
+        match self.authority {
+            None => limited.env("PGSSLMODE", "prefer"),
+            Some(authority) => limited
+                .env("PGSSLMODE", "verify-full")
+                .env("PGSSLROOTCERT", authority.file()),
+        };
         for (name, value) in command.get_envs() {
             limited.env(name, value.unwrap_or_default());
         }
@@ -164,7 +202,20 @@ impl Place<'_> {
             return Ok(text);
         }
         let errors = String::from_utf8_lossy(&output.stderr);
-        Err(format!("{command:?}: {}\n{text}{errors}", output.status))
+        Err(format!(
+            "{}\n{command:?}: {}\n{}",
+            last_lines(&text),
+            output.status,
+            last_lines(&errors)
+        ))
+    }
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    match lines.len().checked_sub(LAST_LINES) {
+        None | Some(0) => lines.join("\n"),
+        Some(more) => format!("({more} lines more)\n{}", lines[more..].join("\n")),
     }
 }
 

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::Signal;
 
@@ -184,6 +185,8 @@ pub struct Pgmux {
     dir: TempDir,
     port: u16,
     database: String,
+    /// Whether its log is told by whoever fails.
+    is_told: AtomicBool,
 }
 
 impl Pgmux {
@@ -227,6 +230,7 @@ impl Pgmux {
             dir,
             port,
             database: config.database.clone(),
+            is_told: AtomicBool::new(false),
         };
         let ended = eventually(PATIENCE, || {
             if pgmux.log().lines().any(|line| line.contains("ready")) {
@@ -322,6 +326,12 @@ impl Pgmux {
         );
     }
 
+    /// The same for the words of a failure, behind which it is not told once more.
+    pub fn last_words(&self) -> String {
+        self.is_told.store(true, Ordering::Relaxed);
+        self.log()
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
         self.process.signal(signal);
@@ -354,7 +364,7 @@ impl Pgmux {
 
 impl Drop for Pgmux {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() && !self.is_told.load(Ordering::Relaxed) {
             eprintln!("pgmux's log:\n{}", self.log());
         }
     }

@@ -20,6 +20,7 @@ use crate::process::TempDir;
 use crate::wire::Conn;
 
 /// A CA with a directory of its own, in which every certificate that it signs is a pair of files.
+#[derive(Debug)]
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     dir: TempDir,
@@ -202,6 +203,14 @@ impl TlsStream {
                 Err(_) => return false,
             }
         }
+    }
+
+    /// Says that nothing more will be said; reading goes on.
+    pub fn close_notify(&mut self) {
+        self.connection.send_close_notify();
+        let mut alert = Vec::new();
+        self.connection.write_tls(&mut alert).expect("a Vec");
+        self.below_write(&alert);
     }
 
     /// Writes past TLS.

@@ -5,59 +5,81 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use tests::driver::{Counter, drivers, expect_same, installed};
+use tests::driver::{Counter, Way, drivers, expect_same, installed};
 use tests::process::target_dir;
 use tests::version::Version;
 
-tests::on_shards!(
-    psql,
+/// A test of each function on each way: in clear to one shard and to four, by TLS to four; the quick ones by TLS to one too.
+macro_rules! on_each_way {
+    (quick: $($quick:ident),* $(,)?; slow: $($slow:ident),* $(,)?) => {
+        on_way!(on_1_shard, 1, false, $($quick,)* $($slow,)*);
+        on_way!(on_4_shards, 4, false, $($quick,)* $($slow,)*);
+        on_way!(on_4_shards_by_tls, 4, true, $($quick,)* $($slow,)*);
+        on_way!(on_1_shard_by_tls, 1, true, $($quick,)*);
+    };
+}
+
+macro_rules! on_way {
+    ($module:ident, $shards:literal, $tls:literal, $($name:ident,)*) => {
+        mod $module {
+            use tests::driver::Way;
+            const WAY: Way = Way { shards: $shards, tls: $tls };
+            $(#[test] fn $name() { super::$name(WAY); })*
+        }
+    };
+}
+
+on_each_way!(
+    quick:
     pgbench_simple,
     pgbench_extended,
     pgbench_prepared,
     psycopg,
     psycopg_asynchronous,
     psycopg_pipeline,
+    django_with_server_side_binding,
+    node_pg,
+    node_postgres,
+    ruby_pg,
+    ruby_pg_mapped,
+    php_pdo,
+    perl_dbd_pg,
+    rust_diesel;
+    slow:
+    psql,
     asyncpg,
     pg8000,
     sqlalchemy,
     django,
-    django_with_server_side_binding,
-    node_pg,
-    node_postgres,
     prisma,
     go_lib_pq,
     go_pgx,
     jdbc,
-    ruby_pg,
-    ruby_pg_mapped,
     activerecord,
     activerecord_unprepared,
-    php_pdo,
-    perl_dbd_pg,
     rust_tokio_postgres,
     rust_sqlx,
-    rust_diesel,
     pg_dump_and_restore,
 );
 
-fn psql(shards: usize) {
-    expect_same("psql", shards, || script("sh", "psql/driver.sh", &[]));
+fn psql(way: Way) {
+    expect_same("psql", way, || script("sh", "psql/driver.sh", &[]));
 }
 
-fn pgbench_simple(shards: usize) {
-    pgbench(shards, "simple");
+fn pgbench_simple(way: Way) {
+    pgbench(way, "simple");
 }
 
-fn pgbench_extended(shards: usize) {
-    pgbench(shards, "extended");
+fn pgbench_extended(way: Way) {
+    pgbench(way, "extended");
 }
 
-fn pgbench_prepared(shards: usize) {
-    pgbench(shards, "prepared");
+fn pgbench_prepared(way: Way) {
+    pgbench(way, "prepared");
 }
 
-fn pgbench(shards: usize, protocol: &str) {
-    let counter = Counter::open(shards);
+fn pgbench(way: Way, protocol: &str) {
+    let counter = Counter::open(way);
     counter.run(Command::new(server_tool("pgbench")).args(["-i", "-q", "-s", "1"]));
     // A thread for each client of transactions: pgbench prepares statements by a call that blocks the whole thread, so a
     // client that waits for a server would keep the other clients of its thread from ending their transactions.
@@ -73,70 +95,68 @@ fn pgbench(shards: usize, protocol: &str) {
     counter.close();
 }
 
-fn psycopg(shards: usize) {
-    expect_same("psycopg", shards, || python("psycopg/sync.py"));
+fn psycopg(way: Way) {
+    expect_same("psycopg", way, || python("psycopg/sync.py"));
 }
 
-fn psycopg_asynchronous(shards: usize) {
-    expect_same("psycopg, asynchronous", shards, || {
+fn psycopg_asynchronous(way: Way) {
+    expect_same("psycopg, asynchronous", way, || {
         python("psycopg/asynchronous.py")
     });
 }
 
-fn psycopg_pipeline(shards: usize) {
-    expect_same("psycopg, pipeline mode", shards, || {
+fn psycopg_pipeline(way: Way) {
+    expect_same("psycopg, pipeline mode", way, || {
         python("psycopg/pipeline.py")
     });
 }
 
-fn asyncpg(shards: usize) {
-    expect_same("asyncpg", shards, || python("asyncpg/driver.py"));
+fn asyncpg(way: Way) {
+    expect_same("asyncpg", way, || python("asyncpg/driver.py"));
 }
 
-fn pg8000(shards: usize) {
-    expect_same("pg8000", shards, || python("pg8000/driver.py"));
+fn pg8000(way: Way) {
+    expect_same("pg8000", way, || python("pg8000/driver.py"));
 }
 
-fn sqlalchemy(shards: usize) {
-    expect_same("SQLAlchemy", shards, || python("sqlalchemy/driver.py"));
+fn sqlalchemy(way: Way) {
+    expect_same("SQLAlchemy", way, || python("sqlalchemy/driver.py"));
 }
 
-fn django(shards: usize) {
-    expect_same("Django", shards, || python("django/driver.py"));
+fn django(way: Way) {
+    expect_same("Django", way, || python("django/driver.py"));
 }
 
-fn django_with_server_side_binding(shards: usize) {
-    expect_same("Django, server-side binding", shards, || {
+fn django_with_server_side_binding(way: Way) {
+    expect_same("Django, server-side binding", way, || {
         let mut command = python("django/driver.py");
         command.arg("bind");
         command
     });
 }
 
-fn go_lib_pq(shards: usize) {
-    expect_same("lib/pq", shards, || Command::new(go_program("go_lib_pq")));
+fn go_lib_pq(way: Way) {
+    expect_same("lib/pq", way, || Command::new(go_program("go_lib_pq")));
 }
 
-fn go_pgx(shards: usize) {
-    expect_same("pgx", shards, || Command::new(go_program("go_pgx")));
+fn go_pgx(way: Way) {
+    expect_same("pgx", way, || Command::new(go_program("go_pgx")));
 }
 
-fn node_pg(shards: usize) {
-    expect_same("node's pg", shards, || node("node_pg/driver.js"));
+fn node_pg(way: Way) {
+    expect_same("node's pg", way, || node("node_pg/driver.js"));
 }
 
-fn node_postgres(shards: usize) {
-    expect_same("node's postgres", shards, || {
-        node("node_postgres/driver.js")
-    });
+fn node_postgres(way: Way) {
+    expect_same("node's postgres", way, || node("node_postgres/driver.js"));
 }
 
-fn prisma(shards: usize) {
-    expect_same("Prisma", shards, || node("prisma/driver.js"));
+fn prisma(way: Way) {
+    expect_same("Prisma", way, || node("prisma/driver.js"));
 }
 
-fn jdbc(shards: usize) {
-    expect_same("pgjdbc", shards, || {
+fn jdbc(way: Way) {
+    expect_same("pgjdbc", way, || {
         let jar = Path::new("/usr/share/java/postgresql.jar");
         assert!(
             jar.exists(),
@@ -153,62 +173,62 @@ fn jdbc(shards: usize) {
     });
 }
 
-fn ruby_pg(shards: usize) {
-    expect_same("Ruby's pg", shards, || {
+fn ruby_pg(way: Way) {
+    expect_same("Ruby's pg", way, || {
         script("ruby", "ruby_pg/driver.rb", &[])
     });
 }
 
-fn ruby_pg_mapped(shards: usize) {
-    expect_same("Ruby's pg, types mapped", shards, || {
+fn ruby_pg_mapped(way: Way) {
+    expect_same("Ruby's pg, types mapped", way, || {
         script("ruby", "ruby_pg/driver.rb", &["mapped"])
     });
 }
 
-fn activerecord(shards: usize) {
-    expect_same("ActiveRecord", shards, || {
+fn activerecord(way: Way) {
+    expect_same("ActiveRecord", way, || {
         script("ruby", "activerecord/driver.rb", &[])
     });
 }
 
-fn activerecord_unprepared(shards: usize) {
-    expect_same("ActiveRecord, unprepared", shards, || {
+fn activerecord_unprepared(way: Way) {
+    expect_same("ActiveRecord, unprepared", way, || {
         script("ruby", "activerecord/driver.rb", &["unprepared"])
     });
 }
 
-fn php_pdo(shards: usize) {
-    expect_same("PHP's PDO", shards, || {
+fn php_pdo(way: Way) {
+    expect_same("PHP's PDO", way, || {
         script("php", "php_pdo/driver.php", &[])
     });
 }
 
-fn perl_dbd_pg(shards: usize) {
-    expect_same("Perl's DBD::Pg", shards, || {
+fn perl_dbd_pg(way: Way) {
+    expect_same("Perl's DBD::Pg", way, || {
         script("perl", "perl_dbd_pg/driver.pl", &[])
     });
 }
 
-fn rust_tokio_postgres(shards: usize) {
-    expect_same("tokio-postgres", shards, || {
+fn rust_tokio_postgres(way: Way) {
+    expect_same("tokio-postgres", way, || {
         Command::new(rust_program("tokio_postgres"))
     });
 }
 
-fn rust_sqlx(shards: usize) {
-    expect_same("sqlx", shards, || Command::new(rust_program("sqlx")));
+fn rust_sqlx(way: Way) {
+    expect_same("sqlx", way, || Command::new(rust_program("sqlx")));
 }
 
-fn rust_diesel(shards: usize) {
-    expect_same("diesel", shards, || Command::new(rust_program("diesel")));
+fn rust_diesel(way: Way) {
+    expect_same("diesel", way, || Command::new(rust_program("diesel")));
 }
 
 /// Debian's pg_dump refuses a newer server than itself, so on PostgreSQL 18 there is nothing to compare.
-fn pg_dump_and_restore(shards: usize) {
+fn pg_dump_and_restore(way: Way) {
     if Version::chosen() != Version::Distribution {
         return;
     }
-    expect_same("pg_dump and pg_restore", shards, || {
+    expect_same("pg_dump and pg_restore", way, || {
         script("sh", "pg_dump/driver.sh", &[])
     });
 }

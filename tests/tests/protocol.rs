@@ -1,5 +1,8 @@
 //! What a client may do with the protocol that a script cannot say: parameters, sizes, restarts, random bytes.
 
+use std::time::Duration;
+
+use rustix::process::Signal;
 use tests::cluster::{Cluster, Options, PASSWORD};
 use tests::direct::Direct;
 use tests::pgmux::{Config, Pgmux};
@@ -18,6 +21,7 @@ on_shards!(
     messages_around_buffer_sizes_are_whole,
     sixty_five_thousand_parameters_in_one_bind,
     random_bytes_hurt_nobody,
+    a_notification_close_behind_listen_reaches_the_listener,
 );
 
 struct Stand {
@@ -374,4 +378,29 @@ fn whole_login_and_first_query_in_single_bytes() {
 /// Severity and SQLSTATE of an error's line.
 fn class(line: &str) -> String {
     line.split(' ').take(3).collect::<Vec<_>>().join(" ")
+}
+
+/// What pgmux asks after LISTEN, and the first notification, may come in one piece.
+fn a_notification_close_behind_listen_reaches_the_listener(shards: usize) {
+    let mut stand = stand(shards, 2);
+    let mut listener = stand.pgmux.client();
+    listener.send(&frontend::query("listen early; select pg_sleep(0.5)"));
+    stand.direct.expect_sleeper();
+    // What the server says from now on lies there until pgmux goes on.
+    stand.pgmux.signal(Signal::STOP);
+    stand.direct.expect_idle();
+    stand.direct.run("notify early, 'bird'");
+    // A notification that is later than this comes by the easier way.
+    std::thread::sleep(Duration::from_millis(300));
+    stand.pgmux.signal(Signal::CONT);
+    listener.replies();
+    let message = listener.conn.recv().expect("a notification");
+    assert_eq!(
+        describe(&message),
+        "NotificationResponse \"early\" \"bird\""
+    );
+    canary::ask(&mut listener);
+    drop(listener);
+    stand.check();
+    stand.pgmux.stop();
 }

@@ -2,10 +2,13 @@
 //! cancel requests, fill the log. After each attack a fresh client gets its own row.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
 use tests::cluster::{Cluster, PASSWORD};
 use tests::hostile::{Duel, HONEST};
 use tests::pgmux::{Config, Pgmux, yaml_string};
 use tests::process::{PATIENCE, eventually, rss_kib};
+use tests::tls::{Authority, Tls};
 use tests::wire::{Conn, Login, ScramClient, Session, frontend, md5_verifier, scram_verifier};
 use tests::{canary, on_shards};
 
@@ -15,6 +18,7 @@ on_shards!(
     names_of_strangers_are_not_kept,
     cancel_requests_of_strangers_reach_no_server,
     no_secret_is_logged,
+    good_clients_work_on_amid_crowds_of_strangers,
 );
 
 fn pgmux(shards: usize, configure: impl FnOnce(Config) -> Config) -> Pgmux {
@@ -249,6 +253,89 @@ fn no_secret_is_logged(shards: usize) {
         pgmux.stop();
     }
 }
+
+/// stalled handshakes, half-open logins and wrong passwords at once. How good clients fare to the millisecond
+/// is measured by `pgmux-attack` in `bench`; here that nobody waits behind them, and that all of it is given back.
+fn good_clients_work_on_amid_crowds_of_strangers(shards: usize) {
+    const STALLED: usize = 200;
+    const HALF_OPEN: usize = 600;
+    const GUESSES: usize = 200;
+    let authority = Authority::new("a CA of strangers");
+    let pair = authority.sign("localhost", &["localhost"]);
+    let pgmux = pgmux(shards, |config| {
+        config
+            .set("proxy.login_timeout", "10m")
+            .set("proxy.max_unauthenticated_per_source", 2000)
+            .set("tls.enabled", true)
+            .set("tls.cert_file", pair.cert.display())
+            .set("tls.key_file", pair.key.display())
+    });
+    let (endpoint, login) = (pgmux.endpoint(), pgmux.login());
+    let mut runner = pgmux.client();
+    let (packet, hello) = (startup(&login), Tls::default().hello());
+    let crowd = || {
+        let mut held = Vec::new();
+        for nth in 0..STALLED + HALF_OPEN {
+            let mut conn = Conn::open(&endpoint).expect("a connection");
+            if nth < STALLED {
+                conn.send(&frontend::ssl_request()).expect("a request");
+                assert_eq!(conn.recv_byte().expect("an answer"), b'S');
+                conn.send(&hello).expect("a hello");
+                assert_eq!(conn.recv_byte().expect("the other hello"), 0x16);
+            } else {
+                conn.send(&packet).expect("a startup packet");
+            }
+            held.push(conn);
+        }
+        held
+    };
+    // What every shard needs once, and what the allocator keeps, is there before it is measured.
+    drop(crowd());
+    pgmux.wait_for("logging_in", 0);
+    let before = rss_kib(pgmux.pid());
+
+    let held = crowd();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let (endpoint, database) = (&endpoint, &login.database);
+            scope.spawn(move || {
+                for nth in 0..GUESSES / 8 {
+                    // The brakes are another test's.
+                    let user = format!("guess{thread}x{nth}");
+                    let guess = Session::try_open(endpoint, &Login::new(&user, "wrong", database));
+                    assert!(guess.is_err_and(|refusal| refusal.contains("28P01")));
+                }
+            });
+        }
+        for _ in 0..20 {
+            let begun = Instant::now();
+            canary::check(&endpoint, &login);
+            assert!(
+                begun.elapsed() < PATIENT,
+                "a login takes {:?}",
+                begun.elapsed()
+            );
+            let begun = Instant::now();
+            canary::ask(&mut runner);
+            assert!(
+                begun.elapsed() < PATIENT,
+                "a query takes {:?}",
+                begun.elapsed()
+            );
+        }
+    });
+    drop(held);
+    pgmux.wait_for("logging_in", 0);
+    pgmux.wait_for("clients", 1);
+    let more = rss_kib(pgmux.pid()).saturating_sub(before);
+    assert!(more < 2048, "{more} KiB more than after the first crowd");
+    canary::check(&endpoint, &login);
+    drop(runner);
+    pgmux.stop();
+}
+
+/// A loaded machine's, not a figure.
+const PATIENT: Duration = Duration::from_secs(5);
 
 fn startup(login: &Login) -> Vec<u8> {
     frontend::startup(

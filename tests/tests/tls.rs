@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tests::cluster::{Cluster, PASSWORD};
-use tests::driver::drivers;
 use tests::pgmux::{Config, Pgmux};
 use tests::process::{PATIENCE, eventually, rss_kib};
 use tests::tls::{Authority, Pair, Tls};
@@ -15,13 +14,13 @@ use tests::{canary, on_shards};
 on_shards!(
     psql_connects_by_each_sslmode_as_the_configuration_wants_it,
     psql_verifies_the_certificate_and_binds_its_login_to_it,
-    psycopg_does_its_list_by_tls,
     client_certificates_are_demanded_verified_and_compared_with_the_user,
     direct_tls_needs_the_protocol_by_alpn,
     clear_bytes_behind_the_request_are_refused_and_never_executed,
     stalled_and_broken_handshakes_end_and_hold_nobody_up,
     broken_records_end_only_their_own_client,
     cut_off_clients_leave_nothing,
+    who_will_say_no_more_still_gets_its_answer,
     records_of_any_size_and_cut_anywhere_mean_the_same,
     pipeline_of_megabytes_is_answered_in_full,
     client_that_never_reads_stays_small_and_holds_nobody_up,
@@ -177,37 +176,6 @@ fn psql_verifies_the_certificate_and_binds_its_login_to_it(shards: usize) {
         let (fine, words) = stand.psql(&settings);
         assert_eq!(fine, expected, "{settings}: {words}");
     }
-    stand.close();
-}
-
-fn psycopg_does_its_list_by_tls(shards: usize) {
-    let stand = Stand::configured(shards, |config, _| {
-        config.set("tls.client_sslmode", "require")
-    });
-    let test = std::env::current_exe().expect("the test's own path");
-    let target = test.ancestors().nth(3).expect("the target directory");
-    let python = match std::env::var_os("PGMUX_TEST_PYTHON") {
-        Some(python) => python.into(),
-        None => target.join("drivers/venv/bin/python"),
-    };
-    let program = drivers().join("psycopg/sync.py");
-    let output = Command::new(&python)
-        .arg(&program)
-        .env("PYTHONPATH", drivers().join("shared"))
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("DRIVERS_SHARED", drivers().join("shared"))
-        .env("PGHOST", "localhost")
-        .env("PGHOSTADDR", "127.0.0.1")
-        .env("PGPORT", stand.pgmux.port().to_string())
-        .env("PGUSER", "app")
-        .env("PGPASSWORD", PASSWORD)
-        .env("PGDATABASE", stand.pgmux.login().database)
-        .env("PGSSLMODE", "verify-full")
-        .env("PGSSLROOTCERT", stand.authority.file())
-        .output()
-        .expect("python with psycopg: `make test` prepares it");
-    let words = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{words}");
     stand.close();
 }
 
@@ -447,6 +415,48 @@ fn cut_off_clients_leave_nothing(shards: usize) {
         .client()
         .value("select count(*) from pg_class where relname = 'cut_off'");
     assert_eq!(tables, "0");
+    stand.close();
+}
+
+/// As direct: a client that has closed its side, by TLS's own word, by TCP's, or both, is read to the end and answered.
+fn who_will_say_no_more_still_gets_its_answer(shards: usize) {
+    use std::net::Shutdown;
+    let stand = Stand::configured(shards, |config, _| config.servers(1));
+    for newest in [true, false] {
+        for (notified, closed) in [(true, true), (true, false), (false, true)] {
+            let tls = Tls::new(&[], None, newest);
+            let mut session =
+                Session::log_in(stand.secure(&tls), &stand.pgmux.login()).expect("a login");
+            let sql =
+                "select pg_sleep(0.2); select repeat('x', 1000) from generate_series(1, 5000)";
+            session.send(&frontend::query(sql));
+            let stream = session.conn.tls();
+            if notified {
+                stream.close_notify();
+            }
+            if closed {
+                stream
+                    .below()
+                    .shutdown(Shutdown::Write)
+                    .expect("half a close");
+            }
+            let what = format!("newest {newest}, close_notify {notified}, FIN {closed}");
+            let mut rows = 0;
+            loop {
+                let message = session.conn.recv();
+                let message = message.unwrap_or_else(|error| panic!("{what}: {error}"));
+                rows += usize::from(message.tag == b'D');
+                if message.tag == b'Z' {
+                    break;
+                }
+            }
+            assert_eq!(rows, 5001, "{what}");
+            assert!(
+                matches!(session.conn.recv(), Err(WireError::Closed)),
+                "{what}"
+            );
+        }
+    }
     stand.close();
 }
 

@@ -8,7 +8,7 @@ use bench::dsn::Dsn;
 use bench::interrupt::Interrupt;
 use clap::Parser;
 
-/// Tries many wrong passwords, then holds many logins open, while a good client logs in again and again and others run.
+/// Tries many wrong passwords, then holds many logins and TLS handshakes open, while a good client logs in again and again and others run.
 ///
 /// Everything stays on 127.0.0.1, is bounded and ends by itself.
 #[derive(Debug, Parser)]
@@ -25,6 +25,9 @@ struct Args {
     /// Logins that are never ended.
     #[arg(long, default_value_t = 8_000, value_parser = clap::value_parser!(u32).range(..=50_000))]
     half_open: u32,
+    /// TLS handshakes that are never ended; 0 where the target has no TLS.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=50_000))]
+    stalled: u32,
     /// Clients that ask all the time.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(..=64))]
     runners: u32,
@@ -52,6 +55,7 @@ fn run(args: &Args) -> Result<Vec<Phase>> {
     let plan = Plan {
         wrong_passwords: args.wrong_passwords,
         half_open: args.half_open,
+        stalled: args.stalled,
         runners: args.runners,
         seconds: args.seconds,
     };

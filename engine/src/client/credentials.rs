@@ -1,24 +1,36 @@
-//! What is known of the clients' passwords: shared by all shards, read only.
+//! What is known of passwords and of who may come: shared by all shards,
+//! looked at once a login, replaced as a whole when the files are read again.
 
 use super::Refused;
-use crate::auth::Method;
-use crate::config::{Config, User, UserSecret};
+use crate::auth::{Method, Rules};
+use crate::config::{AuthMethod, Config, Group, Secret as Password, User, UserSecret};
 use crate::random;
 use crate::shard::{Found, Shard};
 use protocol::auth::scram::{ITERATIONS_DEFAULT, Verifier, salted_password};
 use protocol::auth::{Secret, md5};
 use protocol::error::SqlState;
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use zeroize::Zeroizing;
 
 /// See the module's text.
 pub struct Credentials {
     /// False: nobody is asked for anything.
     known_only: bool,
-    users: HashMap<String, Arc<Known>>,
+    now: RwLock<Arc<Listed>>,
     /// Gives unknown users a salt that stays the same while the process lives.
     mock_secret: [u8; 32],
+}
+
+/// What files say.
+struct Listed {
+    users: HashMap<String, Arc<Known>>,
+    rules: Option<Arc<Rules>>,
+    method: AuthMethod,
+    /// Of the groups' own users, by group.
+    own: Vec<Option<Password>>,
+    /// Of `auth.query_user`, if there is one.
+    asking: Option<Option<Password>>,
 }
 
 /// What is known of one user.
@@ -45,17 +57,62 @@ pub(super) enum Proof {
 impl Credentials {
     /// What the configuration says.
     pub fn new(config: &Config) -> Self {
-        let known = |user: &User| Arc::new(Known::new(user.secret.clone()));
+        let own = config.groups.iter().map(|group| group.password.clone());
+        let listed = Listed::new(config, &HashMap::new(), own.collect());
         Self {
             known_only: config.auth.enabled,
-            users: config
-                .auth
-                .users
-                .iter()
-                .map(|(name, user)| (name.clone(), known(user)))
-                .collect(),
+            now: RwLock::new(Arc::new(listed)),
             mock_secret: random::array(),
         }
+    }
+
+    /// Takes users, rules and passwords over from a configuration that has
+    /// been read again, for logins to come. `groups`: those that there are.
+    pub fn reload(&self, config: &Config, groups: &[Group]) -> Result<(), &'static str> {
+        if config.auth.enabled != self.known_only {
+            return Err("auth.enabled has changed, which takes a restart");
+        }
+        let before = self.now();
+        let own = groups.iter().zip(&before.own).map(|(group, before)| {
+            let fresh = config.group(&group.name).map(|index| &config.groups[index]);
+            match fresh.filter(|fresh| fresh.user == group.user) {
+                Some(fresh) => fresh.password.clone(),
+                // Whose it would be is settled by a restart.
+                None => before.clone(),
+            }
+        });
+        let listed = Listed::new(config, &before.users, own.collect());
+        *self
+            .now
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(listed);
+        Ok(())
+    }
+
+    fn now(&self) -> Arc<Listed> {
+        let now = self.now.read();
+        Arc::clone(&now.unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    /// The rules that decide, if there are any.
+    pub(super) fn rules(&self) -> Option<Arc<Rules>> {
+        self.now().rules.clone()
+    }
+
+    /// How clients prove who they are where there are no rules.
+    pub(super) fn method(&self) -> AuthMethod {
+        self.now().method
+    }
+
+    /// The password of a group's own user.
+    pub fn of_group(&self, group: usize) -> Option<Password> {
+        self.now().own.get(group)?.clone()
+    }
+
+    /// The password of who asks a group's PostgreSQL for users.
+    pub fn of_asking(&self, group: usize) -> Option<Password> {
+        let asking = self.now().asking.clone();
+        asking.unwrap_or_else(|| self.of_group(group))
     }
 
     /// How this user proves who it is. Unknown users are asked the same as
@@ -111,9 +168,9 @@ impl Credentials {
     ) -> Result<Option<Arc<Known>>, Refused> {
         let listed = std::str::from_utf8(user)
             .ok()
-            .and_then(|name| self.users.get(name));
+            .and_then(|name| self.now().users.get(name).cloned());
         if let Some(known) = listed {
-            return Ok(Some(Arc::clone(known)));
+            return Ok(Some(known));
         }
         let (Some(group), true) = (group, shard.config.auth.query.is_some()) else {
             return Ok(None);
@@ -133,6 +190,32 @@ impl Credentials {
     }
 }
 
+impl Listed {
+    /// Who has the same secret as before keeps what was made of it.
+    fn new(
+        config: &Config,
+        before: &HashMap<String, Arc<Known>>,
+        own: Vec<Option<Password>>,
+    ) -> Self {
+        let known = |user: &User| match before.get(&user.name) {
+            Some(known) if known.is_of(user.secret.as_ref()) => Arc::clone(known),
+            _ => Arc::new(Known::new(user.secret.clone())),
+        };
+        let users = config.auth.users.iter();
+        let query = config.auth.query.as_ref();
+        let asking = query.and_then(|query| query.user.as_ref());
+        Self {
+            users: users
+                .map(|(name, user)| (name.clone(), known(user)))
+                .collect(),
+            rules: config.auth.rules.clone(),
+            method: config.auth.method,
+            own,
+            asking: asking.map(|(_, password)| password.clone()),
+        }
+    }
+}
+
 impl Known {
     /// Of a user with this secret.
     pub fn new(secret: Option<UserSecret>) -> Self {
@@ -142,8 +225,19 @@ impl Known {
         }
     }
 
+    fn is_of(&self, secret: Option<&UserSecret>) -> bool {
+        let same = |a: &Password, b: &Password| a.expose() == b.expose();
+        match (&self.secret, secret) {
+            (None, None) => true,
+            (Some(UserSecret::Cleartext(a)), Some(UserSecret::Cleartext(b)))
+            | (Some(UserSecret::Md5(a)), Some(UserSecret::Md5(b)))
+            | (Some(UserSecret::Scram(a)), Some(UserSecret::Scram(b))) => same(a, b),
+            _ => false,
+        }
+    }
+
     /// The secret, where it will do as a password for a server.
-    pub(super) fn password(&self) -> Option<crate::config::Secret> {
+    pub(super) fn password(&self) -> Option<Password> {
         match self.secret.as_ref()? {
             UserSecret::Cleartext(secret) | UserSecret::Md5(secret) => Some(secret.clone()),
             UserSecret::Scram(_) => None,

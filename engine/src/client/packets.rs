@@ -95,7 +95,9 @@ impl<'a> Packets<'a> {
                 self.socket.put_back(chunk);
                 return Ok(());
             }
-            if self.socket.ended() {
+            // A cancel request's sender closes at once, so that the ticket that
+            // TLS has for it cannot be delivered.
+            if self.socket.is_read_out() {
                 return Err(Refused::Silently);
             }
             self.socket.readable().await;

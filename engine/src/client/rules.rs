@@ -17,8 +17,8 @@ pub(super) fn method(
     database: &[u8],
     replication: bool,
 ) -> Result<Method, Refused> {
-    let Some(rules) = &shard.config.auth.rules else {
-        return Ok(match shard.config.auth.method {
+    let Some(rules) = shard.credentials.rules() else {
+        return Ok(match shard.credentials.method() {
             AuthMethod::Trust => Method::Trust,
             AuthMethod::Md5 => Method::Md5,
             AuthMethod::ScramSha256 => Method::Scram,
@@ -36,7 +36,7 @@ pub(super) fn method(
         Decision::By(rule) => rule,
         Decision::Refused(text) => return refused(&text),
     };
-    certificate(rules, rule, link, &user)?;
+    certificate(&rules, rule, link, &user)?;
     if rule.method == Method::Password && source != Source::Local && !request.tls {
         return refused("a password in clear text is taken over TLS only");
     }

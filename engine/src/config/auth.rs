@@ -32,7 +32,7 @@ pub(super) const KEYS: &[Key] = &[
         path: "auth.hba_file",
         kind: Kind::Text,
         unset: Unset::Nothing("pg_hba.conf"),
-        about: "Rules in PostgreSQL's format, which then decide instead of method; relative to this file's directory.",
+        about: "Rules in PostgreSQL's format, which then decide instead of method; relative to this file's directory. Read again at SIGHUP, as are all files of auth.",
     },
     Key {
         path: "auth.ident_file",

@@ -61,7 +61,7 @@ pub async fn handshake(
             None => {}
         }
         let Some(chunk) = socket.take() else {
-            if socket.ended() {
+            if socket.end().is_some() {
                 return Err(Failed::Closed);
             }
             work = false;

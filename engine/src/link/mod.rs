@@ -140,6 +140,12 @@ impl Link {
         self.socket.ended() || self.tls.as_ref().is_some_and(|tls| tls.ended())
     }
 
+    /// Whether nothing more will come. That sending has failed does not say so:
+    /// what the peer said before it closed may still be on its way.
+    pub fn is_read_out(&self) -> bool {
+        self.socket.end().is_some() || self.tls.as_ref().is_some_and(|tls| tls.ended())
+    }
+
     /// Whether the connection is over for its owner: it broke, or it ended and
     /// all that came was taken.
     #[inline]

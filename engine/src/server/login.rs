@@ -3,7 +3,7 @@
 use super::dialog::{Broken, read};
 use super::secure::{self, Way};
 use super::{CancelKey, Keys, Parameters, Prepared, Server, Slot};
-use crate::config::{ChannelBinding as Binding, Group, ServerAuth, Target};
+use crate::config::{ChannelBinding as Binding, Group, Secret, ServerAuth, Target};
 use crate::limits::{LOGIN_MESSAGE_BYTES, SCRAM_ITERATIONS, SERVER_LOGIN};
 use crate::link::Link;
 use crate::net;
@@ -291,8 +291,12 @@ impl Login<'_> {
     }
 
     fn password(&self) -> Result<&str, LoginError> {
+        self.secret().map(Secret::expose)
+    }
+
+    fn secret(&self) -> Result<&Secret, LoginError> {
         match &self.keys {
-            Some(Keys::Password(password)) => Ok(password.expose()),
+            Some(Keys::Password(password)) => Ok(password),
             Some(Keys::Scram { .. }) => Err(LoginError::NoKey(
                 "the server asks for a password, and the client has proved by SCRAM only that it knows it",
             )),
@@ -392,10 +396,11 @@ impl Login<'_> {
         salt: &[u8],
         iterations: u32,
     ) -> Result<Zeroizing<[u8; 32]>, LoginError> {
-        if let Some(key) = self.pool.salted_key(salt, iterations) {
+        let secret = self.secret()?.clone();
+        if let Some(key) = self.pool.salted_key(&secret, salt, iterations) {
             return Ok(key);
         }
-        let password = Zeroizing::new(self.password()?.as_bytes().to_vec());
+        let password = Zeroizing::new(secret.expose().as_bytes().to_vec());
         let salt_owned = salt.to_vec();
         let key = self
             .pool
@@ -404,7 +409,8 @@ impl Login<'_> {
                 Zeroizing::new(scram::salted_password(&password, &salt_owned, iterations))
             })
             .await;
-        self.pool.remember_salted_key(salt, iterations, &key);
+        self.pool
+            .remember_salted_key(&secret, salt, iterations, &key);
         Ok(key)
     }
 

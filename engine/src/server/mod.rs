@@ -101,10 +101,13 @@ impl Server {
     /// Nothing is owed, unread, unsent or on its way, and no transaction is
     /// open. What it still has of its client is a matter of label and pins.
     pub fn is_at_rest(&self) -> bool {
-        self.ledger.is_idle()
-            && self.status == TransactionStatus::Idle
-            && self.frames.at_boundary()
-            && self.socket.is_quiet()
+        self.is_between_requests() && self.socket.is_quiet()
+    }
+
+    /// Nothing is owed and no transaction is open; something that nobody has
+    /// asked for may have come.
+    pub fn is_between_requests(&self) -> bool {
+        self.ledger.is_idle() && self.status == TransactionStatus::Idle && self.frames.at_boundary()
     }
 
     /// Whether a text was sent that may have changed the session in a way

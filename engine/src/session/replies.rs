@@ -142,10 +142,17 @@ impl Session {
     }
 
     /// Books a message that is not looked at.
-    fn book(&mut self, server: &mut Server, window: &mut Window, tag: u8) -> Result<Whose, End> {
-        match server.ledger.reply(tag) {
+    fn book(
+        &mut self,
+        server: &mut Server,
+        window: &mut Window,
+        tag_byte: u8,
+    ) -> Result<Whose, End> {
+        match server.ledger.reply(tag_byte) {
             Ok(Reply::Part(whose)) => Ok(whose),
             Ok(Reply::Done(entry)) => Ok(self.confirmed(server, entry)),
+            // Whatever is asked meanwhile, it is the client that listens.
+            Ok(Reply::Async(_)) if tag_byte == tag::NOTIFICATION_RESPONSE => Ok(Whose::Client),
             Ok(Reply::Async(whose)) => Ok(whose.unwrap_or(Whose::Client)),
             Ok(Reply::Ready(_) | Reply::Failed(_) | Reply::Unsolicited) | Err(_) => {
                 Err(self.violation(window))

@@ -143,7 +143,7 @@ async fn ask(pool: &ShardPool, server: &mut Server, asker: &Asker) -> Result<Set
             server.label = pool.labels.intern(entries.chain([only]));
         }
         let label = Rc::clone(&server.label);
-        return rested(server, label, found.notifications, Vec::new());
+        return rested(server, asker, label, found.notifications, Vec::new());
     }
     let label = pool.labels.intern(found.settings.iter().cloned());
     server.label = Rc::clone(&label);
@@ -162,7 +162,7 @@ async fn ask(pool: &ShardPool, server: &mut Server, asker: &Asker) -> Result<Set
     let gone = look_at_statements(server, &found, asker).await?;
     let mut words = std::mem::take(&mut found.notifications);
     if !effects.intersects(RETURNING) {
-        return rested(server, label, words, gone);
+        return rested(server, asker, label, words, gone);
     }
     let reported = || Box::new(server.parameters.clone());
     let told = asker.told.clone().unwrap_or_else(reported);
@@ -185,7 +185,7 @@ async fn ask(pool: &ShardPool, server: &mut Server, asker: &Asker) -> Result<Set
         .parameters
         .encode_changes(&told, &mut words)
         .map_err(|_| Broken::Unexpected(b'S'))?;
-    rested(server, wanted, words, gone)
+    rested(server, asker, wanted, words, gone)
 }
 
 /// SQL may have made and deallocated prepared statements. Where it has left
@@ -209,13 +209,17 @@ async fn look_at_statements(
     Ok(gone)
 }
 
+/// A server that stays may have more to say already, such as a notification:
+/// the session reads it. One that goes must not.
 fn rested(
-    server: &Server,
+    server: &mut Server,
+    asker: &Asker,
     label: Rc<Label>,
     words: Vec<u8>,
     gone: Vec<Rc<Statement>>,
 ) -> Result<Settled, Broken> {
-    if server.is_at_rest() {
+    let stays = server.pinned || asker.keeps;
+    if server.is_between_requests() && (stays || server.check_idle()) {
         Ok(Settled {
             server: None,
             label: Some(label),

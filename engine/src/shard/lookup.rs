@@ -27,7 +27,14 @@ use zeroize::Zeroizing;
 
 /// What has been found out, shared by all shards.
 #[derive(Default)]
-pub struct Answers(RwLock<HashMap<Asked, Answer>>);
+pub struct Answers(RwLock<Remembered>);
+
+#[derive(Default)]
+struct Remembered {
+    answers: HashMap<Asked, Answer>,
+    /// How often all was forgotten: what was asked before that is old.
+    forgotten: u64,
+}
 
 /// Group and user.
 type Asked = (usize, Box<[u8]>);
@@ -49,10 +56,22 @@ pub enum Found {
 }
 
 impl Answers {
-    fn latest(&self, group: usize, user: &[u8]) -> Option<(Found, Instant)> {
+    /// Asks anew for everybody.
+    pub fn forget(&self) {
         // Nobody panics while holding the lock.
-        let answers = self.0.read().ok()?;
-        let answer = answers.get(&(group, user.into()))?;
+        if let Ok(mut remembered) = self.0.write() {
+            remembered.answers.clear();
+            remembered.forgotten += 1;
+        }
+    }
+
+    fn forgotten(&self) -> u64 {
+        self.0.read().map_or(0, |remembered| remembered.forgotten)
+    }
+
+    fn latest(&self, group: usize, user: &[u8]) -> Option<(Found, Instant)> {
+        let remembered = self.0.read().ok()?;
+        let answer = remembered.answers.get(&(group, user.into()))?;
         Some((answer.found.clone(), answer.until))
     }
 
@@ -61,10 +80,16 @@ impl Answers {
         (until > Instant::now()).then_some(found)
     }
 
-    fn put(&self, group: usize, user: &[u8], found: Found, holds: Duration) {
-        let Ok(mut answers) = self.0.write() else {
+    /// `since`: how often all had been forgotten when it was asked.
+    fn put(&self, group: usize, user: &[u8], found: Found, holds: Duration, since: u64) {
+        let Ok(mut remembered) = self.0.write() else {
             return;
         };
+        let holds = match remembered.forgotten == since {
+            true => holds,
+            false => Duration::ZERO,
+        };
+        let answers = &mut remembered.answers;
         let now = Instant::now();
         if answers.len() >= ANSWERS_MAX {
             answers.retain(|_, answer| answer.until > now);
@@ -101,9 +126,10 @@ impl Lookup {
         loop {
             let next = self.queue.borrow_mut().pop_front();
             let Some(user) = next else { break };
+            let answers = &self.pool.shard.answers;
+            let since = answers.forgotten();
             let (found, holds) = self.ask(&user).await;
-            let shard = &self.pool.shard;
-            shard.answers.put(self.pool.index(), &user, found, holds);
+            answers.put(self.pool.index(), &user, found, holds, since);
             // Those that wait look now.
             self.flights.borrow_mut().remove(&user);
         }

@@ -61,6 +61,7 @@ pub struct ShardPool {
     id: PoolId,
     user: String,
     database: String,
+    /// What a client's role has proved.
     keys: RefCell<Option<Keys>>,
     decide: RefCell<Pool<u32, u32>>,
     /// Idle servers; a place without one is of a leased server.
@@ -75,6 +76,7 @@ pub struct ShardPool {
 }
 
 struct SaltedKey {
+    password: Secret,
     salt: Vec<u8>,
     iterations: u32,
     key: Zeroizing<[u8; 32]>,
@@ -95,8 +97,7 @@ impl ShardPool {
         if group.passthrough {
             settings.min_connections = 0;
         }
-        let user = (group.user.clone(), group.password.clone());
-        let database = group.database.clone();
+        let (user, database) = (group.user.clone(), group.database.clone());
         Self::make(shard, PoolId::of(index), settings, budget, user, database)
     }
 
@@ -111,14 +112,7 @@ impl ShardPool {
         let mut settings = Settings::from(&group.pool);
         settings.min_connections = 0;
         let database = group.database.clone();
-        Self::make(
-            shard,
-            id,
-            settings,
-            budget,
-            (user.to_owned(), None),
-            database,
-        )
+        Self::make(shard, id, settings, budget, user.to_owned(), database)
     }
 
     /// One server that asks for secrets, out of every budget.
@@ -129,8 +123,8 @@ impl ShardPool {
             max_connections: 1,
             ..Settings::from(&group.pool)
         };
-        let own = || (group.user.clone(), group.password.clone());
-        let user = query.user.clone().unwrap_or_else(own);
+        let user = query.user.as_ref().map(|(user, _)| user);
+        let user = user.unwrap_or(&group.user).clone();
         let database = query.database.as_ref().unwrap_or(&group.database).clone();
         let id = PoolId {
             group: index,
@@ -145,7 +139,7 @@ impl ShardPool {
         id: PoolId,
         settings: Settings,
         budget: Arc<Budget>,
-        (user, password): (String, Option<Secret>),
+        user: String,
         database: String,
     ) -> Rc<Self> {
         let place = shard.id;
@@ -155,7 +149,7 @@ impl ShardPool {
             id,
             user,
             database,
-            keys: RefCell::new(password.map(Keys::Password)),
+            keys: RefCell::new(None),
             decide: RefCell::new(Pool::new(settings, budget, place)),
             servers: RefCell::default(),
             waiters: RefCell::default(),
@@ -193,7 +187,13 @@ impl ShardPool {
 
     /// With what they log in.
     pub fn keys(&self) -> Option<Keys> {
-        self.keys.borrow().clone()
+        let credentials = &self.shard.credentials;
+        let password = match self.id.role {
+            0 => credentials.of_group(self.id.group),
+            LOOKUPS => credentials.of_asking(self.id.group),
+            _ => return self.keys.borrow().clone(),
+        };
+        password.map(Keys::Password)
     }
 
     /// A client of the role has proved who it is.
@@ -449,17 +449,31 @@ impl ShardPool {
     }
 
     /// The password's key for this salt, if it was the last one used.
-    pub fn salted_key(&self, salt: &[u8], iterations: u32) -> Option<Zeroizing<[u8; 32]>> {
+    pub fn salted_key(
+        &self,
+        password: &Secret,
+        salt: &[u8],
+        iterations: u32,
+    ) -> Option<Zeroizing<[u8; 32]>> {
         let salted = self.salted.borrow();
-        let known = salted
-            .as_ref()
-            .filter(|known| known.salt == salt && known.iterations == iterations)?;
+        let known = salted.as_ref().filter(|known| {
+            known.password.expose() == password.expose()
+                && known.salt == salt
+                && known.iterations == iterations
+        })?;
         Some(known.key.clone())
     }
 
     /// Remembers the password's key for a salt.
-    pub fn remember_salted_key(&self, salt: &[u8], iterations: u32, key: &Zeroizing<[u8; 32]>) {
+    pub fn remember_salted_key(
+        &self,
+        password: &Secret,
+        salt: &[u8],
+        iterations: u32,
+        key: &Zeroizing<[u8; 32]>,
+    ) {
         *self.salted.borrow_mut() = Some(SaltedKey {
+            password: password.clone(),
             salt: salt.to_vec(),
             iterations,
             key: key.clone(),

@@ -74,6 +74,9 @@ public class Driver {
         properties.setProperty("user", System.getenv("PGUSER"));
         properties.setProperty("password", System.getenv("PGPASSWORD"));
         properties.setProperty("sslmode", System.getenv("PGSSLMODE"));
+        if (System.getenv("PGSSLROOTCERT") != null) {
+            properties.setProperty("sslrootcert", System.getenv("PGSSLROOTCERT"));
+        }
         for (int index = 0; index < options.length; index += 2) {
             properties.setProperty(options[index], options[index + 1]);
         }

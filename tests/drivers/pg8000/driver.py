@@ -1,7 +1,6 @@
 """pg8000, a driver in pure Python: text format only, everything by the extended protocol."""
 
 import os
-import ssl
 
 import pg8000.dbapi
 import pg8000.native
@@ -11,17 +10,13 @@ from shared import say
 
 
 def options():
-    context = None
-    if shared.tls():
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return {
         "user": os.environ["PGUSER"],
         "password": os.environ["PGPASSWORD"],
         "host": os.environ["PGHOST"],
         "port": int(os.environ["PGPORT"]),
         "database": os.environ["PGDATABASE"],
-        "ssl_context": context,
+        "ssl_context": shared.tls(),
     }
 
 

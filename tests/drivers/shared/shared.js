@@ -43,5 +43,7 @@ exports.fifty = async (work) => {
 // What the drivers call ssl, from PGSSLMODE as libpq understands it; without TLS where it only prefers it.
 exports.tls = () => {
   const mode = process.env.PGSSLMODE ?? 'prefer';
-  return ['disable', 'allow', 'prefer'].includes(mode) ? false : { rejectUnauthorized: mode.startsWith('verify') };
+  if (['disable', 'allow', 'prefer'].includes(mode)) return false;
+  const verify = mode.startsWith('verify');
+  return { rejectUnauthorized: verify, ca: verify ? fs.readFileSync(process.env.PGSSLROOTCERT) : undefined };
 };

@@ -4,6 +4,7 @@ Whatever a driver prints must be the same direct and through pgmux, so no proces
 """
 
 import os
+import ssl
 import sys
 import threading
 import time
@@ -89,8 +90,16 @@ def fifty(work):
 
 
 def tls():
-    """Whether PGSSLMODE demands TLS, for drivers that do not read it themselves."""
-    return os.environ.get("PGSSLMODE", "prefer") in ("require", "verify-ca", "verify-full")
+    """What PGSSLMODE and PGSSLROOTCERT demand, for drivers that do not read them themselves; None is no TLS."""
+    mode = os.environ.get("PGSSLMODE", "prefer")
+    if mode in ("disable", "allow", "prefer"):
+        return None
+    context = ssl.create_default_context(cafile=os.environ.get("PGSSLROOTCERT"))
+    if mode != "verify-full":
+        context.check_hostname = False
+    if mode == "require":
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def fail(text):

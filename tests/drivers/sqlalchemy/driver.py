@@ -25,6 +25,11 @@ def url(driver):
     )
 
 
+def options(driver):
+    """What the driver does not read from the environment by itself."""
+    return {"ssl_context": shared.tls()} if driver == "pg8000" else {}
+
+
 class Base(DeclarativeBase):
     pass
 
@@ -66,7 +71,9 @@ def show(session):
 
 def one_driver(driver):
     say("--", driver)
-    engine = sa.create_engine(url(driver), pool_size=3, max_overflow=0, pool_pre_ping=True)
+    engine = sa.create_engine(
+        url(driver), pool_size=3, max_overflow=0, pool_pre_ping=True, connect_args=options(driver)
+    )
     Base.metadata.drop_all(engine)
     Base.metadata.create_all(engine)
     say(sorted(column["name"] for column in sa.inspect(engine).get_columns("author")))

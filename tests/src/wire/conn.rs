@@ -18,6 +18,8 @@ pub enum Endpoint {
     Tcp(SocketAddr),
     /// A unix socket's path.
     Unix(PathBuf),
+    /// A TCP address where TLS is asked for first.
+    Tls(SocketAddr),
 }
 
 impl Endpoint {
@@ -88,6 +90,9 @@ impl Conn {
                 Stream::Tcp(stream)
             }
             Endpoint::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
+            Endpoint::Tls(address) => {
+                return Self::open(&Endpoint::Tcp(*address))?.secure(&Tls::default());
+            }
         };
         Ok(Self {
             stream,

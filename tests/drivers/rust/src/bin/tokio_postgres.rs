@@ -5,7 +5,12 @@ use std::pin::pin;
 use drivers::{CLIENTS, SLEEPERS, env, errors, literal, types};
 use futures_util::{SinkExt, StreamExt, TryStreamExt, future::join_all, stream};
 use tokio_postgres::types::{FromSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Error, NoTls, SimpleQueryMessage};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use tokio_postgres::config::SslMode;
+use tokio_postgres::{AsyncMessage, Client, Error, SimpleQueryMessage};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -43,11 +48,30 @@ fn config() -> tokio_postgres::Config {
         .user(env("PGUSER"))
         .password(env("PGPASSWORD"))
         .dbname(env("PGDATABASE"));
+    if env("PGSSLMODE") != "prefer" {
+        config.ssl_mode(SslMode::Require);
+    }
     config
 }
 
+/// TLS with whom PGSSLROOTCERT has signed; without that, with nobody.
+fn tls() -> MakeRustlsConnect {
+    let mut roots = RootCertStore::empty();
+    if let Some(file) = std::env::var_os("PGSSLROOTCERT") {
+        let root = CertificateDer::from_pem_file(file).expect("a certificate");
+        roots.add(root).expect("a certificate");
+    }
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    MakeRustlsConnect::new(config)
+}
+
 async fn connect() -> Result<Client, Error> {
-    let (client, connection) = config().connect(NoTls).await?;
+    let (client, connection) = config().connect(tls()).await?;
     tokio::spawn(connection);
     Ok(client)
 }
@@ -236,7 +260,7 @@ fn bytes(text: String) -> std::io::Cursor<String> {
 }
 
 async fn notifications() -> Outcome {
-    let (listener, mut connection) = config().connect(NoTls).await?;
+    let (listener, mut connection) = config().connect(tls()).await?;
     let (seen, mut got) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Some(Ok(message)) = stream::poll_fn(|context| connection.poll_message(context))
@@ -306,7 +330,7 @@ async fn cancels() -> Outcome {
         while other.query_one(SLEEPERS, &[]).await?.get::<_, i64>(0) == 0 {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
-        token.cancel_query(NoTls).await
+        token.cancel_query(tls()).await
     };
     let (slept, cancelled) = tokio::join!(client.batch_execute("select pg_sleep(30)"), cancel);
     cancelled?;
