@@ -141,7 +141,7 @@ impl Load<'_> {
             LOAD_LIMIT,
             site.interrupt,
         )?;
-        let pid = peer.target.pid.context("a pooler has a process id")?;
+        let pid = peer.pid()?;
         if !peer.ends_within(END_LIMIT) {
             let dump = [prefix, format!("--pid={pid}"), "dump".to_owned()];
             run("vgdb", Path::new("vgdb"), &dump, VGDB_LIMIT, site.interrupt)?;
@@ -173,7 +173,7 @@ impl Load<'_> {
             cpus: None,
             under: &[],
         };
-        let pid = peer.target.pid.context("a pooler has a process id")?;
+        let pid = peer.pid()?;
         let stat = ["stat", "-x,", "-e", EVENT, "-p", &pid.to_string()];
         let mut perf = launch.start(stat, &log)?;
         site.interrupt.sleep(Duration::from_millis(300))?;

@@ -107,7 +107,7 @@ pub fn targets(args: &Args, cluster: &Cluster, peers: &[Peer]) -> Vec<Target> {
         targets.push(Target {
             name: names::DIRECT.to_owned(),
             dsn: cluster.dsn(),
-            pid: None,
+            pids: Vec::new(),
             modes: Mode::ALL.into(),
             clients: None,
             version: String::new(),
@@ -121,7 +121,7 @@ pub fn targets(args: &Args, cluster: &Cluster, peers: &[Peer]) -> Vec<Target> {
             .map(|given| Target {
                 name: given.name.clone(),
                 dsn: given.dsn.clone(),
-                pid: Some(given.pid),
+                pids: vec![given.pid],
                 modes: Mode::ALL.into(),
                 clients: None,
                 version: format!("given: {:?}", given.dsn),

@@ -120,7 +120,7 @@ mod tests {
         Target {
             name: name.into(),
             dsn: Dsn::local(1),
-            pid: None,
+            pids: Vec::new(),
             modes: modes.into(),
             clients: None,
             version: String::new(),

@@ -96,7 +96,7 @@ impl Load<'_> {
         };
         let mut process = launch.start_piped(self.arguments(target, cell, logs.path()))?;
         let watched = Watched {
-            pooler: target.pid,
+            pooler: target.pids.clone(),
             postmaster: Some(self.postmaster),
             load: Some(process.pid()),
         };

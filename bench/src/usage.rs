@@ -10,8 +10,8 @@ use crate::procfs::{self, MachineTicks, Task};
 /// Who is looked at while a load runs.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
-    /// The pooler; none for a direct connection.
-    pub pooler: Option<u32>,
+    /// The pooler's processes; none for a direct connection.
+    pub pooler: Vec<u32>,
     /// PostgreSQL's postmaster; its children are looked at with it.
     pub postmaster: Option<u32>,
     /// The load's own process.
@@ -62,15 +62,12 @@ impl Watched {
         if let Some(pid) = self.load {
             add(&mut load, pid);
         }
-        let rss_kib = self.pooler.map(procfs::rss_kib).transpose()?;
+        let rss_kib = self.pooler_rss_kib()?;
         // The pooler's counters are read last and beside the clock: theirs is the figure that counts.
         let mut pooler = Counters::new();
-        if let Some(pid) = self.pooler {
-            pooler.extend(
-                procfs::tasks(pid)?
-                    .into_iter()
-                    .map(|(id, task)| ((pid, id), task)),
-            );
+        for &pid in &self.pooler {
+            let tasks = procfs::tasks(pid)?.into_iter();
+            pooler.extend(tasks.map(|(id, task)| ((pid, id), task)));
         }
         Ok(Snapshot {
             at: Instant::now(),
@@ -80,6 +77,15 @@ impl Watched {
             machine: procfs::machine()?,
             rss_kib,
         })
+    }
+
+    /// Pages that the processes share, like the program's text, count in each of them.
+    fn pooler_rss_kib(&self) -> Result<Option<u64>> {
+        let mut sum = None;
+        for &pid in &self.pooler {
+            *sum.get_or_insert(0) += procfs::rss_kib(pid)?;
+        }
+        Ok(sum)
     }
 }
 
@@ -151,7 +157,7 @@ mod tests {
     #[test]
     fn own_work_is_seen() {
         let watched = Watched {
-            pooler: Some(std::process::id()),
+            pooler: vec![std::process::id()],
             ..Watched::default()
         };
         let before = watched.snapshot().expect("self");
@@ -166,9 +172,9 @@ mod tests {
     }
 
     #[test]
-    fn a_pooler_that_is_gone_is_an_error() {
+    fn a_pooler_of_which_a_process_is_gone_is_an_error() {
         let watched = Watched {
-            pooler: Some(u32::MAX),
+            pooler: vec![std::process::id(), u32::MAX],
             ..Watched::default()
         };
         assert!(watched.snapshot().is_err());

@@ -176,7 +176,7 @@ fn idle_figures(
     let mut site = site.clone();
     site.ready = Ready::Listens;
     let peer = starter.start(&site, auth)?;
-    let pid = peer.target.pid.unwrap_or_default();
+    let pid = peer.pid()?;
     idle::measure(&peer.target.dsn, pid, plan, site.interrupt)
 }
 

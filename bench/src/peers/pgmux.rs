@@ -53,7 +53,7 @@ impl Start for Pgmux {
         let target = Target {
             name: name.clone(),
             dsn: site.client_dsn(port, auth),
-            pid: None,
+            pids: Vec::new(),
             modes: self.modes.clone(),
             clients: self.clients.clone(),
             version: version_line(&self.program),

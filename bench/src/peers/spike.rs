@@ -46,7 +46,7 @@ impl Start for Spike {
         let target = Target {
             name: name.clone(),
             dsn: site.client_dsn(port, auth),
-            pid: None,
+            pids: Vec::new(),
             modes: vec![Mode::Simple, Mode::Extended],
             clients: None,
             version: format!("depth {DEPTH}"),

@@ -34,7 +34,7 @@ fn machine(text: &mut String, report: &Report) {
         .facts
         .iter()
         .map(|(key, value)| [(*key).to_owned(), value.clone()]);
-    let versions = report.targets.iter().filter(|t| t.pid.is_some());
+    let versions = report.targets.iter().filter(|t| !t.pids.is_empty());
     let versions = versions.map(|target| [target.name.clone(), target.version.clone()]);
     table(text, &["machine", ""], facts.chain(versions));
     let _ = writeln!(text, "{}\n", report.settings);
@@ -251,10 +251,10 @@ mod tests {
     use crate::target::Target;
 
     fn report() -> Report {
-        let target = |name: &str, pid| Target {
+        let target = |name: &str, pids: &[u32]| Target {
             name: name.into(),
             dsn: Dsn::local(1),
-            pid,
+            pids: pids.into(),
             modes: vec![Mode::Simple],
             clients: None,
             version: "1".into(),
@@ -263,9 +263,9 @@ mod tests {
             machine: Machine { facts: Vec::new() },
             settings: "one round".into(),
             targets: vec![
-                target(names::DIRECT, None),
-                target(names::PGBOUNCER, Some(1)),
-                target(names::PGMUX, Some(2)),
+                target(names::DIRECT, &[]),
+                target(names::PGBOUNCER, &[1]),
+                target(names::PGMUX, &[2]),
             ],
             results: Results {
                 samples: vec![
