@@ -121,6 +121,7 @@ mod tests {
             name: name.into(),
             dsn: Dsn::local(1),
             pids: Vec::new(),
+            counters: None,
             modes: modes.into(),
             clients: None,
             version: String::new(),

@@ -65,6 +65,8 @@ pub struct Target {
     pub dsn: Dsn,
     /// The process ids of the pooler; none for PostgreSQL itself.
     pub pids: Vec<u32>,
+    /// The log to which the process writes its counters when it is asked to by SIGUSR1.
+    pub counters: Option<PathBuf>,
     /// The modes that it can relay.
     pub modes: Vec<Mode>,
     /// The only client counts to run it at; none means all.
@@ -199,6 +201,7 @@ mod tests {
             name: "x".into(),
             dsn: Dsn::local(1),
             pids: Vec::new(),
+            counters: None,
             modes: vec![Mode::Simple],
             clients: None,
             version: String::new(),

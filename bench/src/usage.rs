@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use crate::parts::{self, Parts};
 use crate::procfs::{self, MachineTicks, Task};
 
 /// Who is looked at while a load runs.
@@ -26,16 +27,19 @@ pub struct Snapshot {
     postgres: Counters,
     load: Counters,
     machine: MachineTicks,
+    parts: Parts,
     rss_kib: Option<u64>,
 }
 
 /// What was used between two snapshots.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Length of the window.
     pub window: Duration,
     /// The pooler's part.
     pub pooler: Task,
+    /// The same CPU time by shard or process.
+    pub parts: Parts,
     /// The CPU time of PostgreSQL's processes together.
     pub postgres_ns: u64,
     /// The CPU time of everything else on the machine: another's work disturbs a measurement.
@@ -75,6 +79,7 @@ impl Watched {
             postgres,
             load,
             machine: procfs::machine()?,
+            parts: parts::read(&self.pooler)?,
             rss_kib,
         })
     }
@@ -100,6 +105,7 @@ impl Snapshot {
         Usage {
             window: self.at.saturating_duration_since(earlier.at),
             pooler,
+            parts: parts::growth(&self.parts, &earlier.parts),
             postgres_ns,
             foreign_ns: busy_ns.saturating_sub(pooler.cpu_ns + postgres_ns + load_ns),
             steal_ns: ticks(self.machine.steal, earlier.machine.steal),

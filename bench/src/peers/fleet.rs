@@ -73,6 +73,7 @@ impl Start for Fleet {
             name: fleet,
             dsn: site.client_dsn(port, auth),
             pids: Vec::new(),
+            counters: None,
             modes,
             clients: None,
             version: format!("{version}, {} processes {peering} peering", self.processes),

@@ -49,6 +49,7 @@ impl Start for PgBouncer {
             name: name.clone(),
             dsn: site.client_dsn(port, auth),
             pids: Vec::new(),
+            counters: None,
             modes: settings.modes(),
             clients: None,
             version,

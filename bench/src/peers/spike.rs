@@ -47,6 +47,7 @@ impl Start for Spike {
             name: name.clone(),
             dsn: site.client_dsn(port, auth),
             pids: Vec::new(),
+            counters: None,
             modes: vec![Mode::Simple, Mode::Extended],
             clients: None,
             version: format!("depth {DEPTH}"),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Report, picture_name};
+use super::{Report, picture_name, scale};
 use crate::results::{Figure, distinct};
 use crate::target::{Cell, Mode, names};
 use crate::verdict::spread_words;
@@ -22,6 +22,9 @@ pub fn render(report: &Report) -> String {
             let _ = writeln!(text, "![{} by clients, {mode}]({name})", figure.head());
         }
         text.push('\n');
+    }
+    if let Some(scaling) = &report.scaling {
+        scale::render(&mut text, scaling);
     }
     idle(&mut text, report);
     instructions(&mut text, report);
@@ -226,7 +229,7 @@ fn cells(report: &Report, mode: Mode) -> impl Iterator<Item = Cell> {
         .filter(move |cell| cell.mode == mode)
 }
 
-fn table<R>(text: &mut String, head: &[&str], rows: impl IntoIterator<Item = R>)
+pub(super) fn table<R>(text: &mut String, head: &[&str], rows: impl IntoIterator<Item = R>)
 where
     R: AsRef<[String]>,
 {
@@ -255,6 +258,7 @@ mod tests {
             name: name.into(),
             dsn: Dsn::local(1),
             pids: pids.into(),
+            counters: None,
             modes: vec![Mode::Simple],
             clients: None,
             version: "1".into(),
@@ -275,6 +279,7 @@ mod tests {
                 ],
                 cut_short: false,
             },
+            scaling: None,
             idle: Vec::new(),
             instructions: None,
             notes: vec!["a note".into()],
