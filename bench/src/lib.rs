@@ -13,6 +13,7 @@
 //! - [`results`], [`stats`], [`verdict`]: figures, ratios, targets;
 //! - [`idle`], [`login`]: many clients that do nothing;
 //! - [`moves`]: all clients on one shard;
+//! - [`sharing`]: cache lines that go from shard to shard;
 //! - [`attack`]: what strangers do to those who are let in;
 //! - [`scale`]: more shards than one, and a fleet of processes beside them;
 //! - [`instructions`], [`valgrind`]: user instructions per transaction;
@@ -39,6 +40,7 @@ pub mod procfs;
 pub mod report;
 pub mod results;
 pub mod scale;
+pub mod sharing;
 pub mod stats;
 pub mod target;
 pub mod usage;

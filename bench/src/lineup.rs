@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use crate::args::{Args, Section};
 use crate::cluster::Cluster;
 use crate::machine::find_program;
-use crate::peers::{Auth, Fleet, Peer, PgBouncer, Pgmux, Site, Spike, Start};
+use crate::peers::{Auth, Fleet, Peer, PgBouncer, Pgmux, SERVERS, Site, Spike, Start};
 use crate::target::{Mode, Target, names};
 
 /// The poolers that can be started, in the order of the tables.
@@ -28,6 +28,7 @@ impl Lineup {
                 program: args.pgmux.clone(),
                 name: names::PGMUX.to_owned(),
                 shards: args.first_shards(),
+                servers: SERVERS,
                 modes: Mode::ALL.into(),
                 clients: None,
                 limits: false,
@@ -38,6 +39,7 @@ impl Lineup {
                 program: build.program.clone(),
                 name: build.name.clone(),
                 shards: args.first_shards(),
+                servers: SERVERS,
                 modes: Mode::ALL.into(),
                 clients: None,
                 limits: false,
@@ -51,6 +53,7 @@ impl Lineup {
                 program: args.pgmux.clone(),
                 name: names::pgmux_with_shards(shards),
                 shards,
+                servers: SERVERS,
                 modes: vec![Mode::Simple],
                 clients: Some(args.shard_clients()),
                 limits: false,
@@ -68,6 +71,7 @@ impl Lineup {
                     program: args.pgmux.clone(),
                     name: names::pgmux_with_shards(shards),
                     shards,
+                    servers: SERVERS,
                     modes: Mode::ALL.into(),
                     clients: None,
                     limits: true,

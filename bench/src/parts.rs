@@ -72,17 +72,17 @@ pub fn clients_by_part(
         .collect();
     for session in &sessions {
         interrupt.check()?;
-        let part = part_of(target, session)?;
+        let part = part_of(target, session, PROBES)?;
         *counts.entry(part).or_default() += 1;
     }
     sessions.into_iter().for_each(Session::close);
     Ok(counts)
 }
 
-/// The part that serves a client.
-pub fn part_of(target: &Target, session: &Session) -> Result<String> {
+/// The part that serves a client: the one that works while it asks so often.
+pub fn part_of(target: &Target, session: &Session, probes: u32) -> Result<String> {
     let before = read(&target.pids)?;
-    for _ in 0..PROBES {
+    for _ in 0..probes {
         session.ask()?;
     }
     let grown = growth(&read(&target.pids)?, &before);

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 use rustix::process::Signal;
 
-use super::{Auth, PASSWORD, Peer, SERVERS, Site, Start, USER, version_line};
+use super::{Auth, PASSWORD, Peer, Site, Start, USER, version_line};
 use crate::cluster::free_port;
 use crate::dsn::DATABASE;
 use crate::process::{Launch, output};
@@ -21,6 +21,8 @@ pub struct Pgmux {
     pub name: String,
     /// `engine.shards`.
     pub shards: u32,
+    /// `pool.max_connections`.
+    pub servers: u32,
     /// The modes to run it in.
     pub modes: Vec<Mode>,
     /// The client counts to run it at; none means all.
@@ -48,7 +50,7 @@ impl Start for Pgmux {
             true => limits(site.clients_max),
             false => String::new(),
         };
-        let text = yaml(site, auth, port, self.shards) + &limits;
+        let text = yaml(site, auth, port, self) + &limits;
         std::fs::write(&config, text)?;
         let launch = Launch {
             name: &name,
@@ -76,7 +78,8 @@ impl Start for Pgmux {
     }
 }
 
-fn yaml(site: &Site<'_>, auth: Auth, port: u16, shards: u32) -> String {
+fn yaml(site: &Site<'_>, auth: Auth, port: u16, pgmux: &Pgmux) -> String {
+    let (shards, servers) = (pgmux.shards, pgmux.servers);
     let method = match auth {
         Auth::Trust => "trust",
         Auth::Scram => "scram-sha-256",
@@ -88,7 +91,7 @@ fn yaml(site: &Site<'_>, auth: Auth, port: u16, shards: u32) -> String {
     format!(
         "proxy:\n  listen: \"127.0.0.1:{port}\"\n\
          engine:\n  shards: {shards}\n\
-         pool:\n  mode: transaction\n  max_connections: {SERVERS}\n\
+         pool:\n  mode: transaction\n  max_connections: {servers}\n\
          backend:\n  user: {USER}\n  database: {DATABASE}\n\
          databases:\n  {DATABASE}:\n    writer: {writer}\n\
          auth:\n  method: {method}\n  users:\n    - username: {USER}\n      password: {PASSWORD}\n"
