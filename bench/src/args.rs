@@ -99,6 +99,8 @@ pub struct Args {
 /// What can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Section {
+    /// The runs of every mode and client count.
+    Matrix,
     /// More shards than one.
     Shards,
     /// 1, 2, 4 and 8 shards, and a fleet of PgBouncers.
@@ -139,6 +141,9 @@ impl Args {
     /// Every load, in order.
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
+        if !self.has(Section::Matrix) {
+            return cells;
+        }
         for &mode in &self.modes {
             for &clients in &self.clients {
                 if !self.quick || mode == Mode::Simple || clients == QUICK_CLIENTS {
@@ -212,6 +217,7 @@ mod tests {
                 .all(|c| c.mode == Mode::Simple || c.clients == 64)
         );
         assert_eq!(parse(&[]).cells().len(), 12);
+        assert!(parse(&["--skip", "matrix"]).cells().is_empty());
     }
 
     #[test]

@@ -13,13 +13,40 @@ use crate::target::Target;
 /// Figures by name.
 pub type Counters = BTreeMap<String, f64>;
 
-/// Servers that went from shard to shard during a run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Handovers {
-    /// How many.
-    pub count: f64,
-    /// How long the middle one took since the process began, in microseconds; none when there was none.
-    pub median_us: Option<f64>,
+/// What a run changed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Told {
+    /// How much each figure grew.
+    pub grown: Counters,
+    /// The figures as they were afterwards.
+    pub after: Counters,
+}
+
+impl Told {
+    /// Of the figures before and after a run.
+    pub fn between(before: &Counters, after: Counters) -> Self {
+        let grown =
+            |(name, figure): (&String, &f64)| Some((name.clone(), figure - before.get(name)?));
+        Self {
+            grown: after.iter().filter_map(grown).collect(),
+            after,
+        }
+    }
+
+    /// Servers that shards got from others; none when this pgmux does not count them.
+    pub fn handovers(&self) -> Option<f64> {
+        self.grown.get("handovers_taken").copied()
+    }
+
+    /// How long the middle one of them took since the process began, in microseconds; none when there was none.
+    pub fn handover_median_us(&self) -> Option<f64> {
+        self.after.get("handover_p50_us").copied()
+    }
+
+    /// Servers that were opened.
+    pub fn server_logins(&self) -> Option<f64> {
+        self.grown.get("servers_opened").copied()
+    }
 }
 
 /// Asks a target for its counters; none when it has no way to tell them.
@@ -41,16 +68,6 @@ pub fn read(target: &Target, interrupt: &Interrupt) -> Result<Option<Counters>> 
     Ok(told)
 }
 
-/// What the counters say of hand-overs; none when this pgmux does not count them.
-pub fn handovers(before: &Counters, after: &Counters) -> Option<Handovers> {
-    let count = |counters: &Counters| counters.get(HANDOVERS).copied();
-    let count = count(after)? - count(before)?;
-    Some(Handovers {
-        count,
-        median_us: after.get(HANDOVER_MEDIAN).copied(),
-    })
-}
-
 fn tail(log: &Path, from: u64) -> Result<String> {
     let bytes = std::fs::read(log)?;
     let from = usize::try_from(from).unwrap_or(usize::MAX).min(bytes.len());
@@ -68,10 +85,6 @@ fn parse(text: &str) -> Option<Counters> {
     Some(figures.split_ascii_whitespace().filter_map(pair).collect())
 }
 
-/// Servers that shards got from others.
-const HANDOVERS: &str = "handovers_taken";
-/// Their times' median.
-const HANDOVER_MEDIAN: &str = "handover_p50_us";
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
@@ -93,8 +106,9 @@ mod tests {
     fn hand_overs_are_those_of_the_run_and_unknown_is_not_zero() {
         let after = parse(LINE).expect("counters");
         let before = Counters::from([("handovers_taken".to_owned(), 5.0)]);
-        let found = handovers(&before, &after).expect("counted");
-        assert_eq!((found.count, found.median_us), (2.0, Some(12.5)));
-        assert_eq!(handovers(&Counters::new(), &Counters::new()), None);
+        let told = Told::between(&before, after);
+        assert_eq!(told.handovers(), Some(2.0));
+        assert_eq!(told.handover_median_us(), Some(12.5));
+        assert_eq!(told.server_logins(), None);
     }
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 
-use crate::counters::{self, Counters, Handovers};
+use crate::counters::{self, Counters, Told};
 use crate::interrupt::Interrupt;
 use crate::process::{Launch, Process};
 use crate::stats::percentile;
@@ -59,8 +59,8 @@ pub struct Outcome {
     pub worst_us: f64,
     /// The mean latency, in the window, of the client that had the largest.
     pub worst_mean_us: f64,
-    /// Servers that went from shard to shard, as far as the pooler counts them.
-    pub handovers: Option<Handovers>,
+    /// What the pooler counted from before the first login until after the last transaction.
+    pub told: Option<Told>,
     /// What was used in the window.
     pub usage: Usage,
     /// Clients that were hardly served while others were: TPS of such a run flatters.
@@ -120,9 +120,9 @@ impl Load<'_> {
         self.follow(&lines(stderr), &mut watch)?;
         let mut outcome = watch.finish(&mut process, logs.path(), cell.clients)?;
         let after = self.counters(target);
-        outcome.handovers = before
+        outcome.told = before
             .zip(after)
-            .and_then(|(before, after)| counters::handovers(&before, &after));
+            .map(|(before, after)| Told::between(&before, after));
         Ok(outcome)
     }
 

@@ -45,6 +45,8 @@ pub enum Figure {
     WorstMeanMs,
     /// CPU of the busiest shard or process over the mean of all.
     Imbalance,
+    /// Servers that were opened during the run.
+    ServerLogins,
     /// Servers that went from shard to shard during the run.
     Handovers,
     /// How long the middle one of them took, microseconds.
@@ -66,7 +68,7 @@ impl Figure {
     ];
 
     /// Those of the section that compares shard counts.
-    pub const SCALE: [Self; 12] = [
+    pub const SCALE: [Self; 13] = [
         Self::Tps,
         Self::P50Ms,
         Self::P99Ms,
@@ -75,6 +77,7 @@ impl Figure {
         Self::CpuUs,
         Self::Switches,
         Self::Imbalance,
+        Self::ServerLogins,
         Self::Handovers,
         Self::HandoverUs,
         Self::RssMib,
@@ -96,6 +99,7 @@ impl Figure {
             Self::WorstMs => "worst wait ms",
             Self::WorstMeanMs => "worst client's mean ms",
             Self::Imbalance => "busiest/mean",
+            Self::ServerLogins => "servers opened",
             Self::Handovers => "hand-overs",
             Self::HandoverUs => "hand-over p50 µs",
         }
@@ -104,7 +108,11 @@ impl Figure {
     /// Decimals worth printing.
     pub fn decimals(self) -> usize {
         match self {
-            Self::Tps | Self::UserPercent | Self::ForeignPercent | Self::Handovers => 0,
+            Self::Tps
+            | Self::UserPercent
+            | Self::ForeignPercent
+            | Self::ServerLogins
+            | Self::Handovers => 0,
             Self::CpuUs | Self::PostgresUs | Self::RssMib | Self::WorstMs | Self::HandoverUs => 1,
             Self::Switches | Self::Imbalance => 2,
             Self::P50Ms | Self::P99Ms | Self::WorstMeanMs => 3,
@@ -139,8 +147,9 @@ impl Figure {
             Self::WorstMs => outcome.worst_us / 1e3,
             Self::WorstMeanMs => outcome.worst_mean_us / 1e3,
             Self::Imbalance => parts::imbalance(&usage.parts)?,
-            Self::Handovers => outcome.handovers?.count,
-            Self::HandoverUs => outcome.handovers?.median_us?,
+            Self::Handovers => outcome.told.as_ref()?.handovers()?,
+            Self::HandoverUs => outcome.told.as_ref()?.handover_median_us()?,
+            Self::ServerLogins => outcome.told.as_ref()?.server_logins()?,
         };
         value.is_finite().then_some(value)
     }

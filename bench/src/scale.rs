@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::args::Args;
+use crate::args::{Args, Section};
 use crate::instructions::{self, Tool};
 use crate::lineup::Lineup;
 use crate::matrix::Plan;
@@ -88,7 +88,10 @@ pub fn measure(
         fleet: args.fleet,
         results,
         placements,
-        instructions: count(&args.scale_shards, lineup, site, &load, notes)?,
+        instructions: match args.has(Section::Instructions) {
+            true => count(&args.scale_shards, lineup, site, &load, notes)?,
+            false => None,
+        },
         targets,
     })
 }

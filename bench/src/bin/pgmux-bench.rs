@@ -61,7 +61,10 @@ fn run(args: &Args) -> Result<bool> {
         interrupt: &interrupt,
     };
 
-    let peers = lineup.start(&site)?;
+    let peers = match args.has(Section::Matrix) {
+        true => lineup.start(&site)?,
+        false => Vec::new(),
+    };
     let targets = lineup::targets(args, &cluster, &peers);
     let pgbench = cluster.programs().path("pgbench");
     let load = Load {

@@ -12,7 +12,7 @@ use crate::process::output;
 #[derive(Debug)]
 pub struct Map {
     regions: Vec<Region>,
-    statics: HashMap<PathBuf, Vec<(u64, String)>>,
+    statics: HashMap<PathBuf, Vec<Static>>,
     told: HashMap<u64, String>,
 }
 
@@ -22,7 +22,29 @@ struct Region {
     to: u64,
     /// Where the file's first byte would be; a position-independent program counts its addresses from there.
     base: u64,
+    /// The file's zeroed statics, and what has been mapped right behind them.
+    zeroed: bool,
     name: String,
+}
+
+/// A named piece of a file's memory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Static {
+    start: u64,
+    end: u64,
+    name: String,
+}
+
+impl Region {
+    /// The place of an address that has no better name.
+    fn place(&self, address: u64) -> String {
+        let name = match self.zeroed || self.name.is_empty() {
+            true => "anonymous memory",
+            false => &self.name,
+        };
+        let kib = (self.to - self.from) / 1024;
+        format!("{name}, {:#x} of {kib} KiB", address - self.from)
+    }
 }
 
 impl Map {
@@ -85,29 +107,19 @@ impl Map {
         };
         let file = PathBuf::from(&region.name);
         if !file.is_file() {
-            let name = if region.name.is_empty() {
-                "anonymous memory"
-            } else {
-                &region.name
-            };
-            return format!(
-                "{name} at {:#x} of {} KiB",
-                address - region.from,
-                (region.to - region.from) / 1024
-            );
+            return region.place(address);
         }
         let offset = address - region.base;
         let statics = self
             .statics
             .entry(file.clone())
             .or_insert_with(|| statics(&file));
-        let after = statics.partition_point(|(start, _)| *start <= offset);
-        let name = file
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap_or("?");
-        match after.checked_sub(1).map(|at| &statics[at]) {
-            Some((start, symbol)) => format!("{name}: {symbol}+{}", offset - start),
+        let after = statics.partition_point(|found| found.start <= offset);
+        let found = after.checked_sub(1).map(|at| &statics[at]);
+        let name = file.file_name().unwrap_or_default().display();
+        match found.filter(|found| offset < found.end) {
+            Some(found) => format!("{name}: {}+{}", found.name, offset - found.start),
+            None if region.zeroed => region.place(address),
             None => format!("{name}+{offset:#x}"),
         }
     }
@@ -142,6 +154,7 @@ fn parse_maps(text: &str) -> Vec<Region> {
             Some(before) if inode == "0" && name.is_empty() => Region {
                 from,
                 to,
+                zeroed: true,
                 ..before.clone()
             },
             _ => {
@@ -152,6 +165,7 @@ fn parse_maps(text: &str) -> Vec<Region> {
                     base: first.map_or(from.wrapping_sub(offset), |first| first.base),
                     from,
                     to,
+                    zeroed: false,
                     name,
                 }
             }
@@ -199,23 +213,31 @@ fn tail(place: &str) -> String {
 }
 
 /// Names by address; none where there is no `nm` or there are no names.
-fn statics(file: &Path) -> Vec<(u64, String)> {
+fn statics(file: &Path) -> Vec<Static> {
     let mut found = Vec::new();
     for which in ["--defined-only", "--dynamic"] {
         let mut command = Command::new("nm");
-        command.args(["--demangle", which]).arg(file);
+        command
+            .args(["--demangle", "--print-size", which])
+            .arg(file);
         found.extend(output(&mut command).iter().flat_map(|text| parse_nm(text)));
     }
     found.sort_unstable();
     found
 }
 
-/// `0000000000001139 D name with spaces`.
-fn parse_nm(text: &str) -> Vec<(u64, String)> {
+/// `0000000000001139 0000000000000010 D name with spaces`; names without a size are labels, and no data.
+fn parse_nm(text: &str) -> Vec<Static> {
     let symbol = |line: &str| {
-        let (address, rest) = line.split_once(' ')?;
+        let (start, rest) = line.split_once(' ')?;
+        let (size, rest) = rest.split_once(' ')?;
         let (_, name) = rest.split_once(' ')?;
-        Some((u64::from_str_radix(address, 16).ok()?, short(name)))
+        let start = u64::from_str_radix(start, 16).ok()?;
+        Some(Static {
+            start,
+            end: start + u64::from_str_radix(size, 16).ok()?,
+            name: short(name),
+        })
     };
     text.lines().filter_map(symbol).collect()
 }
@@ -262,18 +284,20 @@ mod tests {
 
     #[test]
     fn names_may_hold_spaces() {
-        let symbols = parse_nm("0000000000001139 D <a as b>::C\n                 U missing\n");
-        assert_eq!(symbols, [(0x1139, "<a as b>::C".to_owned())]);
+        let text = "0000000000001139 0000000000000010 D <a as b>::C\n0000000000001200 T label\n                 U missing\n";
+        let expected = Static {
+            start: 0x1139,
+            end: 0x1149,
+            name: "<a as b>::C".to_owned(),
+        };
+        assert_eq!(parse_nm(text), [expected]);
     }
 
     #[test]
     fn own_code_and_memory_are_found() {
         let mut map = Map::of(std::process::id()).expect("self");
         let local = 5u8;
-        assert!(
-            map.data(std::ptr::from_ref(&local) as u64)
-                .contains(" at 0x")
-        );
+        assert!(map.data(std::ptr::from_ref(&local) as u64).contains(", 0x"));
         assert_eq!(map.data(1), "unmapped since");
         assert_eq!(map.code(1), "0x1");
     }

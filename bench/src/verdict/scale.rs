@@ -83,7 +83,7 @@ fn verdict(figure: Option<f64>, limit: f64) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counters::Handovers;
+    use crate::counters::{Counters, Told};
     use crate::instructions::Figures;
     use crate::results::Results;
     use crate::results::tests::{CELL, sample};
@@ -137,9 +137,9 @@ mod tests {
         let mut scaling = scaling(20.0);
         assert_eq!(find(&judge(&scaling), "hand-over"), Verdict::Open);
         for (median_us, verdict) in [(49.0, Verdict::Pass), (51.0, Verdict::Fail)] {
-            scaling.results.samples[1].outcome.handovers = Some(Handovers {
-                count: 3.0,
-                median_us: Some(median_us),
+            scaling.results.samples[1].outcome.told = Some(Told {
+                after: Counters::from([("handover_p50_us".to_owned(), median_us)]),
+                ..Told::default()
             });
             assert_eq!(find(&judge(&scaling), "hand-over"), verdict);
         }
