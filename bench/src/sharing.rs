@@ -250,14 +250,19 @@ fn threads(pid: u32) -> Result<BTreeMap<Thread, String>> {
     if names.is_empty() {
         bail!("process {pid} has no threads");
     }
-    Ok((1..)
-        .zip(names.into_values())
-        .map(|(number, name)| match number {
-            1 => (number, "main".to_owned()),
-            _ if name.starts_with("shard-") => (number, name),
-            _ => (number, format!("thread {number}")),
-        })
-        .collect())
+    Ok(numbered(pid, names))
+}
+
+fn numbered(pid: u32, names: BTreeMap<u32, String>) -> BTreeMap<Thread, String> {
+    let mut names: Vec<(u32, String)> = names.into_iter().collect();
+    // Ids begin again at the bottom when the highest has been given.
+    names.sort_by_key(|(id, _)| (*id < pid, *id));
+    let named = |(number, (_, name)): (Thread, (u32, String))| match number {
+        1 => (number, "main".to_owned()),
+        _ if name.starts_with("shard-") => (number, name),
+        _ => (number, format!("thread {number}")),
+    };
+    (1..).zip(names).map(named).collect()
 }
 
 fn told(lines: &Lines, map: &mut Map, threads: &BTreeMap<Thread, String>) -> Vec<Moved> {
@@ -386,8 +391,15 @@ mod tests {
     }
 
     #[test]
-    fn the_first_thread_is_main_and_shards_keep_their_names() {
-        let names = threads(std::process::id()).expect("self");
-        assert_eq!(names.get(&1).map(String::as_str), Some("main"));
+    fn threads_are_numbered_in_the_order_of_their_beginning_though_ids_begin_again() {
+        let names = [
+            (7, "shard-1-2"),
+            (30_000, "pgmux"),
+            (30_001, "shard-0-1"),
+            (3, "pgmux"),
+        ];
+        let names = numbered(30_000, names.map(|(id, name)| (id, name.to_owned())).into());
+        let names: Vec<&str> = names.values().map(String::as_str).collect();
+        assert_eq!(names, ["main", "shard-0-1", "thread 3", "shard-1-2"]);
     }
 }
