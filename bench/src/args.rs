@@ -52,6 +52,15 @@ pub struct Args {
     /// Shard counts to compare; the first is what all other sections use.
     #[arg(long, value_delimiter = ',', default_value = "1,4")]
     pub shards: Vec<u32>,
+    /// Shard counts of the section `scale`.
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8")]
+    pub scale_shards: Vec<u32>,
+    /// Numbers of clients of the section `scale`.
+    #[arg(long, value_delimiter = ',', default_value = "8,64,256")]
+    pub scale_clients: Vec<u32>,
+    /// Processes of PgBouncer on one port, which the section `scale` holds against as many shards; 0 leaves them out.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(..=64))]
+    pub fleet: u32,
     /// How poolers reach PostgreSQL.
     #[arg(long, value_enum, default_value_t = Backend::Tcp)]
     pub backend: Backend,
@@ -70,7 +79,7 @@ pub struct Args {
     /// Clients of the idle section.
     #[arg(long, default_value_t = 10_000)]
     pub idle_clients: u32,
-    /// One short round, extended and prepared at 64 clients only, 2,000 idle clients by trust, no instruction counts.
+    /// One short round, extended and prepared at 64 clients only, 2,000 idle clients by trust, no section `scale`, no instruction counts.
     #[arg(long)]
     pub quick: bool,
     /// Where the report goes.
@@ -83,15 +92,19 @@ pub struct Args {
     #[arg(long)]
     pub check: bool,
     /// No further run begins after this many minutes.
-    #[arg(long, default_value_t = 12)]
+    #[arg(long, default_value_t = 20)]
     pub minutes: u32,
 }
 
 /// What can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Section {
+    /// The runs of every mode and client count.
+    Matrix,
     /// More shards than one.
     Shards,
+    /// 1, 2, 4 and 8 shards, and a fleet of PgBouncers.
+    Scale,
     /// Idle clients.
     Idle,
     /// Instructions per transaction.
@@ -110,6 +123,7 @@ impl Args {
             self.seconds = self.seconds.min(2);
             self.idle_clients = self.idle_clients.min(QUICK_IDLE_CLIENTS);
             self.skip.push(Section::Instructions);
+            self.skip.push(Section::Scale);
         }
         self
     }
@@ -127,6 +141,9 @@ impl Args {
     /// Every load, in order.
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
+        if !self.has(Section::Matrix) {
+            return cells;
+        }
         for &mode in &self.modes {
             for &clients in &self.clients {
                 if !self.quick || mode == Mode::Simple || clients == QUICK_CLIENTS {
@@ -200,6 +217,7 @@ mod tests {
                 .all(|c| c.mode == Mode::Simple || c.clients == 64)
         );
         assert_eq!(parse(&[]).cells().len(), 12);
+        assert!(parse(&["--skip", "matrix"]).cells().is_empty());
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::machine::find_program;
 use crate::peers::{Auth, Site, Start};
 use crate::process::{Launch, output};
 use crate::target::{Cell, Target};
+use crate::valgrind;
 
 /// Who counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,9 +107,8 @@ impl Load<'_> {
         }))
     }
 
-    /// callgrind tells its sum when the target ends. A target that waits in io_uring never sees the
-    /// signal, since valgrind does not know that this system call waits: it is asked through valgrind's
-    /// debugger connection instead.
+    /// callgrind tells its sum when the target ends. One that does not in time is asked for it through
+    /// valgrind's debugger connection.
     fn with_callgrind(
         &self,
         starter: &dyn Start,
@@ -123,11 +123,9 @@ impl Load<'_> {
         let out = dir.path().join("out");
         let prefix = format!("--vgdb-prefix={}", dir.path().join("vgdb").display());
         let mut site = site.clone();
-        site.under = ["valgrind", "--quiet", "--tool=callgrind", &prefix]
-            .map(str::to_owned)
-            .into();
-        site.under
-            .push(format!("--callgrind-out-file={}", out.display()));
+        let file = format!("--callgrind-out-file={}", out.display());
+        let words = ["--quiet", "--tool=callgrind", &prefix, &file].map(str::to_owned);
+        site.under = valgrind::under(site.cluster.dir(), &words)?;
         let mut peer = starter.start(&site, Auth::Trust)?;
         if !peer.target.modes.contains(&cell.mode) {
             peer.kill();
@@ -141,7 +139,7 @@ impl Load<'_> {
             LOAD_LIMIT,
             site.interrupt,
         )?;
-        let pid = peer.target.pid.context("a pooler has a process id")?;
+        let pid = peer.pid()?;
         if !peer.ends_within(END_LIMIT) {
             let dump = [prefix, format!("--pid={pid}"), "dump".to_owned()];
             run("vgdb", Path::new("vgdb"), &dump, VGDB_LIMIT, site.interrupt)?;
@@ -173,7 +171,7 @@ impl Load<'_> {
             cpus: None,
             under: &[],
         };
-        let pid = peer.target.pid.context("a pooler has a process id")?;
+        let pid = peer.pid()?;
         let stat = ["stat", "-x,", "-e", EVENT, "-p", &pid.to_string()];
         let mut perf = launch.start(stat, &log)?;
         site.interrupt.sleep(Duration::from_millis(300))?;

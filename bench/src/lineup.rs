@@ -1,11 +1,13 @@
 //! Who takes part: the poolers that the command line asks for, started, and PostgreSQL itself.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result};
 
-use crate::args::Args;
+use crate::args::{Args, Section};
 use crate::cluster::Cluster;
 use crate::machine::find_program;
-use crate::peers::{Auth, Peer, PgBouncer, Pgmux, Site, Spike, Start};
+use crate::peers::{Auth, Fleet, Peer, PgBouncer, Pgmux, SERVERS, Site, Spike, Start};
 use crate::target::{Mode, Target, names};
 
 /// The poolers that can be started, in the order of the tables.
@@ -18,12 +20,7 @@ impl Lineup {
     pub fn find(args: &Args) -> Result<Self> {
         let mut starters: Vec<Box<dyn Start>> = Vec::new();
         if args.wants(names::PGBOUNCER) {
-            let program = find_program(&args.pgbouncer).with_context(|| {
-                format!(
-                    "{} was not found: install pgbouncer, or set PGBOUNCER, or leave it out by --only",
-                    args.pgbouncer.display()
-                )
-            })?;
+            let program = pgbouncer(args)?;
             starters.push(Box::new(PgBouncer { program }));
         }
         if args.wants(names::PGMUX) {
@@ -31,8 +28,10 @@ impl Lineup {
                 program: args.pgmux.clone(),
                 name: names::PGMUX.to_owned(),
                 shards: args.first_shards(),
+                servers: SERVERS,
                 modes: Mode::ALL.into(),
                 clients: None,
+                limits: false,
             }));
         }
         for build in args.also.iter().filter(|build| args.wants(&build.name)) {
@@ -40,8 +39,10 @@ impl Lineup {
                 program: build.program.clone(),
                 name: build.name.clone(),
                 shards: args.first_shards(),
+                servers: SERVERS,
                 modes: Mode::ALL.into(),
                 clients: None,
+                limits: false,
             }));
         }
         if let Some(program) = args.spike.clone().filter(|_| args.wants(names::SPIKE)) {
@@ -52,9 +53,36 @@ impl Lineup {
                 program: args.pgmux.clone(),
                 name: names::pgmux_with_shards(shards),
                 shards,
+                servers: SERVERS,
                 modes: vec![Mode::Simple],
                 clients: Some(args.shard_clients()),
+                limits: false,
             }));
+        }
+        Ok(Self { starters })
+    }
+
+    /// The poolers of the section `scale`: none when it is not wanted.
+    pub fn of_scale(args: &Args) -> Result<Self> {
+        let mut starters: Vec<Box<dyn Start>> = Vec::new();
+        if args.has(Section::Scale) && args.wants(names::PGMUX) {
+            for &shards in &args.scale_shards {
+                starters.push(Box::new(Pgmux {
+                    program: args.pgmux.clone(),
+                    name: names::pgmux_with_shards(shards),
+                    shards,
+                    servers: SERVERS,
+                    modes: Mode::ALL.into(),
+                    clients: None,
+                    limits: true,
+                }));
+            }
+            if args.fleet > 0 && args.wants(names::PGBOUNCER) {
+                starters.push(Box::new(Fleet {
+                    program: pgbouncer(args)?,
+                    processes: args.fleet,
+                }));
+            }
         }
         Ok(Self { starters })
     }
@@ -84,6 +112,11 @@ impl Lineup {
             .collect()
     }
 
+    /// All of them.
+    pub fn starters(&self) -> impl Iterator<Item = &dyn Start> {
+        self.starters.iter().map(|starter| &**starter)
+    }
+
     /// The poolers of the sections beside the matrix: PgBouncer and pgmux with its first shard count.
     pub fn main_ones(&self) -> impl Iterator<Item = &dyn Start> {
         let wanted = |name: &str| name == names::PGBOUNCER || name == names::PGMUX;
@@ -100,6 +133,15 @@ impl Lineup {
     }
 }
 
+fn pgbouncer(args: &Args) -> Result<PathBuf> {
+    find_program(&args.pgbouncer).with_context(|| {
+        format!(
+            "{} was not found: install pgbouncer, or set PGBOUNCER, or leave it out by --only",
+            args.pgbouncer.display()
+        )
+    })
+}
+
 /// Everything that is measured, PostgreSQL first, what runs already last.
 pub fn targets(args: &Args, cluster: &Cluster, peers: &[Peer]) -> Vec<Target> {
     let mut targets = Vec::new();
@@ -107,7 +149,8 @@ pub fn targets(args: &Args, cluster: &Cluster, peers: &[Peer]) -> Vec<Target> {
         targets.push(Target {
             name: names::DIRECT.to_owned(),
             dsn: cluster.dsn(),
-            pid: None,
+            pids: Vec::new(),
+            counters: None,
             modes: Mode::ALL.into(),
             clients: None,
             version: String::new(),
@@ -121,7 +164,8 @@ pub fn targets(args: &Args, cluster: &Cluster, peers: &[Peer]) -> Vec<Target> {
             .map(|given| Target {
                 name: given.name.clone(),
                 dsn: given.dsn.clone(),
-                pid: Some(given.pid),
+                pids: vec![given.pid],
+                counters: None,
                 modes: Mode::ALL.into(),
                 clients: None,
                 version: format!("given: {:?}", given.dsn),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use bytes::BytesMut;
+use postgres_protocol::IsNull;
 use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
 use postgres_protocol::message::backend::{AuthenticationSaslBody, Message};
@@ -14,6 +15,7 @@ use postgres_protocol::message::frontend;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::dsn::Dsn;
+use crate::target::Mode;
 
 /// A client that has logged in. It owns its socket and hardly more, so that thousands fit.
 #[derive(Debug)]
@@ -57,9 +59,26 @@ impl Session {
 
     /// Asks something small and waits for the answer.
     pub fn ask(&self) -> Result<()> {
+        self.ask_by(Mode::Simple)
+    }
+
+    /// The same in one of pgbench's modes; for `prepared`, [`Session::prepare`] goes before the first time.
+    pub fn ask_by(&self, mode: Mode) -> Result<()> {
+        self.exchange(&question(mode)?)
+    }
+
+    /// Prepares the question, anew if it is there.
+    pub fn prepare(&self) -> Result<()> {
         let mut out = BytesMut::new();
-        frontend::query("select 1", &mut out)?;
-        (&self.socket).write_all(&out)?;
+        frontend::close(b'S', STATEMENT, &mut out)?;
+        frontend::parse(STATEMENT, QUESTION, [], &mut out)?;
+        frontend::sync(&mut out);
+        self.exchange(&out)
+    }
+
+    /// Sends a request and waits until the other side is ready for the next.
+    fn exchange(&self, request: &[u8]) -> Result<()> {
+        (&self.socket).write_all(request)?;
         let mut unread = BytesMut::new();
         let mut chunk = [0u8; 1024];
         loop {
@@ -86,6 +105,29 @@ impl Session {
         frontend::terminate(&mut out);
         let _ = (&self.socket).write_all(&out);
     }
+}
+
+fn question(mode: Mode) -> Result<BytesMut> {
+    let mut out = BytesMut::new();
+    let statement = match mode {
+        Mode::Simple => {
+            frontend::query(QUESTION, &mut out)?;
+            return Ok(out);
+        }
+        Mode::Extended => {
+            frontend::parse("", QUESTION, [], &mut out)?;
+            ""
+        }
+        Mode::Prepared => STATEMENT,
+    };
+    let no_value = |(), _: &mut BytesMut| Ok(IsNull::Yes);
+    let bound = frontend::bind("", statement, [], [], no_value, [], &mut out);
+    if bound.is_err() {
+        bail!("a Bind without values cannot be written");
+    }
+    frontend::execute("", 0, &mut out)?;
+    frontend::sync(&mut out);
+    Ok(out)
 }
 
 struct Login<'a> {
@@ -233,5 +275,8 @@ where
 
 /// The bits of pgmux's process ids that are not the shard's.
 const SLOT_BITS: u32 = 20;
+const QUESTION: &str = "select 1";
+/// The name under which it is prepared.
+const STATEMENT: &str = "question";
 /// A login takes milliseconds; a target that queues logins behind each other may take longer.
 const LOGIN_LIMIT: Duration = Duration::from_secs(20);

@@ -120,7 +120,8 @@ mod tests {
         Target {
             name: name.into(),
             dsn: Dsn::local(1),
-            pid: None,
+            pids: Vec::new(),
+            counters: None,
             modes: modes.into(),
             clients: None,
             version: String::new(),

@@ -7,6 +7,7 @@
 
 mod output;
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 
+use crate::counters::{self, Counters, Told};
 use crate::interrupt::Interrupt;
 use crate::process::{Launch, Process};
 use crate::stats::percentile;
@@ -38,6 +40,8 @@ pub struct Load<'a> {
     pub cpus: Option<&'a str>,
     /// PostgreSQL's postmaster.
     pub postmaster: u32,
+    /// Log every transaction, for the worst wait may be any, and ask the pooler for its own counters before and after.
+    pub closely: bool,
     /// Ctrl-C.
     pub interrupt: &'a Interrupt,
 }
@@ -51,6 +55,12 @@ pub struct Outcome {
     pub p50_us: f64,
     /// See `p50_us`.
     pub p99_us: f64,
+    /// The longest wait of any client that ended in the window or after it.
+    pub worst_us: f64,
+    /// The mean latency, in the window, of the client that had the largest.
+    pub worst_mean_us: f64,
+    /// What the pooler counted from before the first login until after the last transaction.
+    pub told: Option<Told>,
     /// What was used in the window.
     pub usage: Usage,
     /// Clients that were hardly served while others were: TPS of such a run flatters.
@@ -94,9 +104,10 @@ impl Load<'_> {
             cpus: self.cpus,
             under: &[],
         };
+        let before = self.counters(target);
         let mut process = launch.start_piped(self.arguments(target, cell, logs.path()))?;
         let watched = Watched {
-            pooler: target.pid,
+            pooler: target.pids.clone(),
             postmaster: Some(self.postmaster),
             load: Some(process.pid()),
         };
@@ -107,7 +118,18 @@ impl Load<'_> {
             .context("pgbench has no stderr")?;
         let mut watch = Watch::new(self.seconds, watched);
         self.follow(&lines(stderr), &mut watch)?;
-        watch.finish(&mut process, logs.path(), cell.clients)
+        let mut outcome = watch.finish(&mut process, logs.path(), cell.clients)?;
+        let after = self.counters(target);
+        outcome.told = before
+            .zip(after)
+            .map(|(before, after)| Told::between(&before, after));
+        Ok(outcome)
+    }
+
+    /// A pooler that does not tell its counters lacks those figures, and no others.
+    fn counters(&self, target: &Target) -> Option<Counters> {
+        let wanted = self.closely.then(|| counters::read(target, self.interrupt));
+        wanted?.ok().flatten()
     }
 
     fn arguments(&self, target: &Target, cell: Cell, logs: &Path) -> Vec<String> {
@@ -125,10 +147,12 @@ impl Load<'_> {
             ("--protocol", cell.mode.word().to_owned()),
             ("--time", seconds.to_string()),
             ("--progress", "1".to_owned()),
-            ("--sampling-rate", SAMPLING_RATE.to_owned()),
             ("--log-prefix", prefix.display().to_string()),
         ] {
             arguments.push(format!("{key}={value}"));
+        }
+        if !self.closely {
+            arguments.push(format!("--sampling-rate={SAMPLING_RATE}"));
         }
         arguments.push(target.dsn.conninfo());
         arguments
@@ -233,6 +257,8 @@ impl Watch {
         };
         let usage = after.since(before);
         let logged = read_logs(logs, &self.reports)?;
+        let worst_us = logged.iter().map(|logged| logged.latency_us).max();
+        let logged = within(logged, &self.reports);
         let mut latencies: Vec<u32> = logged.iter().map(|logged| logged.latency_us).collect();
         latencies.sort_unstable();
         let percentile = |share| percentile(&latencies, share).unwrap_or(f64::NAN);
@@ -240,6 +266,8 @@ impl Watch {
             tps: tps(&self.reports),
             p50_us: percentile(0.50),
             p99_us: percentile(0.99),
+            worst_us: worst_us.map_or(f64::NAN, f64::from),
+            worst_mean_us: worst_mean(&logged),
             usage,
             starved: starved(&logged, clients),
             ..self.outcome()
@@ -268,17 +296,36 @@ fn tps(reports: &[Progress]) -> f64 {
     transactions / seconds
 }
 
-/// The transactions between the first and the last report.
+/// The transactions that ended after the first report: one that waited through the window ends behind it.
 fn read_logs(dir: &Path, reports: &[Progress]) -> Result<Vec<Logged>> {
-    let (Some(first), Some(last)) = (reports.first(), reports.last()) else {
+    let Some(first) = reports.first() else {
         return Ok(Vec::new());
     };
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let text = std::fs::read_to_string(entry?.path())?;
-        parse_log(&text, first.epoch, last.epoch, &mut found)?;
+        parse_log(&text, first.epoch, &mut found)?;
     }
     Ok(found)
+}
+
+/// Those that ended before the last report.
+fn within(mut logged: Vec<Logged>, reports: &[Progress]) -> Vec<Logged> {
+    let end = reports.last().map_or(0.0, |last| last.epoch);
+    logged.retain(|logged| logged.ended <= end);
+    logged
+}
+
+/// The largest of the clients' mean latencies.
+fn worst_mean(logged: &[Logged]) -> f64 {
+    let mut sums: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
+    for logged in logged {
+        let (sum, count) = sums.entry(logged.client).or_default();
+        *sum += f64::from(logged.latency_us);
+        *count += 1.0;
+    }
+    let means = sums.values().map(|(sum, count)| sum / count);
+    means.fold(f64::NAN, f64::max)
 }
 
 /// Clients with less than a tenth of their share. With fewer than ten samples a client nothing can be said.
@@ -359,6 +406,7 @@ mod tests {
             let logged = Logged {
                 client,
                 latency_us: 1,
+                ended: 0.0,
             };
             std::iter::repeat_n(logged, count)
         };
@@ -367,6 +415,24 @@ mod tests {
         assert_eq!(starved(&logged, 4), 2);
         assert_eq!(starved(&logged[..30], 4), 0, "too few samples to tell");
         assert_eq!(starved(&[], 4), 0);
+    }
+
+    #[test]
+    fn the_worst_mean_is_of_one_client_not_of_one_transaction() {
+        let logged = [(0, 100), (0, 900), (1, 600), (1, 600)].map(|(client, latency_us)| Logged {
+            client,
+            latency_us,
+            ended: f64::from(latency_us),
+        });
+        assert!((worst_mean(&logged) - 600.0).abs() < 1e-9);
+        assert!(worst_mean(&[]).is_nan());
+        let report = |epoch| Progress { epoch, tps: 1.0 };
+        let inside = within(logged.to_vec(), &[report(0.0), report(600.0)]);
+        assert_eq!(
+            inside.len(),
+            3,
+            "what ended later is a wait, and not in the window"
+        );
     }
 
     #[test]

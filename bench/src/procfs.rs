@@ -163,6 +163,23 @@ fn read_task(dir: &Path) -> Result<Task> {
     })
 }
 
+/// The names of a process's threads, by thread id.
+pub fn thread_names(pid: u32) -> Result<BTreeMap<u32, String>> {
+    let dir = format!("/proc/{pid}/task");
+    let entries = std::fs::read_dir(&dir).with_context(|| format!("process {pid} is gone"))?;
+    let mut names = BTreeMap::new();
+    for entry in entries {
+        let path = entry?.path();
+        let id = path.file_name().and_then(|name| name.to_str());
+        let id = id.and_then(|name| name.parse().ok());
+        // A thread that ends between the listing and the reading is no error.
+        if let (Some(id), Ok(name)) = (id, std::fs::read_to_string(path.join("comm"))) {
+            names.insert(id, name.trim_end().to_owned());
+        }
+    }
+    Ok(names)
+}
+
 /// Process ids whose parent is `parent`.
 pub fn children(parent: u32) -> Result<Vec<u32>> {
     let mut found = Vec::new();

@@ -1,5 +1,6 @@
 //! All runs, and the figures that are drawn from them.
 
+use crate::parts;
 use crate::pgbench::Outcome;
 use crate::stats::{Spread, paired_ratio};
 use crate::target::Cell;
@@ -38,10 +39,22 @@ pub enum Figure {
     PostgresUs,
     /// CPU used by others, percent of one CPU.
     ForeignPercent,
+    /// The longest wait of any client, milliseconds; only where every transaction is logged.
+    WorstMs,
+    /// The largest of the clients' mean latencies, milliseconds.
+    WorstMeanMs,
+    /// CPU of the busiest shard or process over the mean of all.
+    Imbalance,
+    /// Servers that were opened during the run.
+    ServerLogins,
+    /// Servers that went from shard to shard during the run.
+    Handovers,
+    /// How long the middle one of them took, microseconds.
+    HandoverUs,
 }
 
 impl Figure {
-    /// All of them, in the order of the tables.
+    /// Those of every run, in the order of the tables.
     pub const ALL: [Self; 9] = [
         Self::Tps,
         Self::P50Ms,
@@ -51,6 +64,23 @@ impl Figure {
         Self::Switches,
         Self::RssMib,
         Self::PostgresUs,
+        Self::ForeignPercent,
+    ];
+
+    /// Those of the section that compares shard counts.
+    pub const SCALE: [Self; 13] = [
+        Self::Tps,
+        Self::P50Ms,
+        Self::P99Ms,
+        Self::WorstMs,
+        Self::WorstMeanMs,
+        Self::CpuUs,
+        Self::Switches,
+        Self::Imbalance,
+        Self::ServerLogins,
+        Self::Handovers,
+        Self::HandoverUs,
+        Self::RssMib,
         Self::ForeignPercent,
     ];
 
@@ -66,16 +96,26 @@ impl Figure {
             Self::RssMib => "RSS MiB",
             Self::PostgresUs => "PostgreSQL µs/tx",
             Self::ForeignPercent => "others' CPU %",
+            Self::WorstMs => "worst wait ms",
+            Self::WorstMeanMs => "worst client's mean ms",
+            Self::Imbalance => "busiest/mean",
+            Self::ServerLogins => "servers opened",
+            Self::Handovers => "hand-overs",
+            Self::HandoverUs => "hand-over p50 µs",
         }
     }
 
     /// Decimals worth printing.
     pub fn decimals(self) -> usize {
         match self {
-            Self::Tps | Self::UserPercent | Self::ForeignPercent => 0,
-            Self::CpuUs | Self::PostgresUs | Self::RssMib => 1,
-            Self::Switches => 2,
-            Self::P50Ms | Self::P99Ms => 3,
+            Self::Tps
+            | Self::UserPercent
+            | Self::ForeignPercent
+            | Self::ServerLogins
+            | Self::Handovers => 0,
+            Self::CpuUs | Self::PostgresUs | Self::RssMib | Self::WorstMs | Self::HandoverUs => 1,
+            Self::Switches | Self::Imbalance => 2,
+            Self::P50Ms | Self::P99Ms | Self::WorstMeanMs => 3,
         }
     }
 
@@ -104,6 +144,12 @@ impl Figure {
             Self::ForeignPercent => {
                 100.0 * usage.foreign_ns as f64 / usage.window.as_nanos() as f64
             }
+            Self::WorstMs => outcome.worst_us / 1e3,
+            Self::WorstMeanMs => outcome.worst_mean_us / 1e3,
+            Self::Imbalance => parts::imbalance(&usage.parts)?,
+            Self::Handovers => outcome.told.as_ref()?.handovers()?,
+            Self::HandoverUs => outcome.told.as_ref()?.handover_median_us()?,
+            Self::ServerLogins => outcome.told.as_ref()?.server_logins()?,
         };
         value.is_finite().then_some(value)
     }

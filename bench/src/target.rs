@@ -63,8 +63,10 @@ pub struct Target {
     pub name: String,
     /// Where to connect.
     pub dsn: Dsn,
-    /// The pooler's process id; none for PostgreSQL itself.
-    pub pid: Option<u32>,
+    /// The process ids of the pooler; none for PostgreSQL itself.
+    pub pids: Vec<u32>,
+    /// The log to which the process writes its counters when it is asked to by SIGUSR1.
+    pub counters: Option<PathBuf>,
     /// The modes that it can relay.
     pub modes: Vec<Mode>,
     /// The only client counts to run it at; none means all.
@@ -146,7 +148,12 @@ pub mod names {
     /// The experiment that shows what the I/O layer alone costs.
     pub const SPIKE: &str = "spike";
 
-    /// pgmux with this many shards, for the section that compares shard counts.
+    /// This many processes of PgBouncer on one port.
+    pub fn fleet(processes: u32) -> String {
+        format!("{PGBOUNCER}-fleet-{processes}")
+    }
+
+    /// pgmux with this many shards, for the sections that compare shard counts.
     pub fn pgmux_with_shards(shards: u32) -> String {
         format!("{PGMUX}-{shards}-shards")
     }
@@ -193,7 +200,8 @@ mod tests {
         let mut target = Target {
             name: "x".into(),
             dsn: Dsn::local(1),
-            pid: None,
+            pids: Vec::new(),
+            counters: None,
             modes: vec![Mode::Simple],
             clients: None,
             version: String::new(),

@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use crate::parts::{self, Parts};
 use crate::procfs::{self, MachineTicks, Task};
 
 /// Who is looked at while a load runs.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
-    /// The pooler; none for a direct connection.
-    pub pooler: Option<u32>,
+    /// The pooler's processes; none for a direct connection.
+    pub pooler: Vec<u32>,
     /// PostgreSQL's postmaster; its children are looked at with it.
     pub postmaster: Option<u32>,
     /// The load's own process.
@@ -26,16 +27,19 @@ pub struct Snapshot {
     postgres: Counters,
     load: Counters,
     machine: MachineTicks,
+    parts: Parts,
     rss_kib: Option<u64>,
 }
 
 /// What was used between two snapshots.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Length of the window.
     pub window: Duration,
     /// The pooler's part.
     pub pooler: Task,
+    /// The same CPU time by shard or process.
+    pub parts: Parts,
     /// The CPU time of PostgreSQL's processes together.
     pub postgres_ns: u64,
     /// The CPU time of everything else on the machine: another's work disturbs a measurement.
@@ -62,15 +66,12 @@ impl Watched {
         if let Some(pid) = self.load {
             add(&mut load, pid);
         }
-        let rss_kib = self.pooler.map(procfs::rss_kib).transpose()?;
+        let rss_kib = self.pooler_rss_kib()?;
         // The pooler's counters are read last and beside the clock: theirs is the figure that counts.
         let mut pooler = Counters::new();
-        if let Some(pid) = self.pooler {
-            pooler.extend(
-                procfs::tasks(pid)?
-                    .into_iter()
-                    .map(|(id, task)| ((pid, id), task)),
-            );
+        for &pid in &self.pooler {
+            let tasks = procfs::tasks(pid)?.into_iter();
+            pooler.extend(tasks.map(|(id, task)| ((pid, id), task)));
         }
         Ok(Snapshot {
             at: Instant::now(),
@@ -78,8 +79,18 @@ impl Watched {
             postgres,
             load,
             machine: procfs::machine()?,
+            parts: parts::read(&self.pooler)?,
             rss_kib,
         })
+    }
+
+    /// Pages that the processes share, like the program's text, count in each of them.
+    fn pooler_rss_kib(&self) -> Result<Option<u64>> {
+        let mut sum = None;
+        for &pid in &self.pooler {
+            *sum.get_or_insert(0) += procfs::rss_kib(pid)?;
+        }
+        Ok(sum)
     }
 }
 
@@ -94,6 +105,7 @@ impl Snapshot {
         Usage {
             window: self.at.saturating_duration_since(earlier.at),
             pooler,
+            parts: parts::growth(&self.parts, &earlier.parts),
             postgres_ns,
             foreign_ns: busy_ns.saturating_sub(pooler.cpu_ns + postgres_ns + load_ns),
             steal_ns: ticks(self.machine.steal, earlier.machine.steal),
@@ -151,7 +163,7 @@ mod tests {
     #[test]
     fn own_work_is_seen() {
         let watched = Watched {
-            pooler: Some(std::process::id()),
+            pooler: vec![std::process::id()],
             ..Watched::default()
         };
         let before = watched.snapshot().expect("self");
@@ -166,9 +178,9 @@ mod tests {
     }
 
     #[test]
-    fn a_pooler_that_is_gone_is_an_error() {
+    fn a_pooler_of_which_a_process_is_gone_is_an_error() {
         let watched = Watched {
-            pooler: Some(u32::MAX),
+            pooler: vec![std::process::id(), u32::MAX],
             ..Watched::default()
         };
         assert!(watched.snapshot().is_err());

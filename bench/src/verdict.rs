@@ -1,5 +1,7 @@
 //! The targets that pgmux must meet, and whether it does.
 
+pub mod scale;
+
 use crate::idle;
 use crate::peers::Auth;
 use crate::results::{Figure, Results};

@@ -15,8 +15,10 @@ use bench::matrix::Plan;
 use bench::peers::{Auth, Ready, Site, Start};
 use bench::pgbench::Load;
 use bench::report::Report;
+use bench::results::Results;
+use bench::scale::{self, Scaling};
 use bench::target::{Cell, Mode, names};
-use bench::verdict::{self, Verdict};
+use bench::verdict::{self, Check, Verdict};
 
 fn main() -> ExitCode {
     let args = Args::read();
@@ -40,10 +42,11 @@ fn run(args: &Args) -> Result<bool> {
     let programs = Programs::find(args.pg_bin.as_deref())?;
     let machine = Machine::describe(&programs);
     let lineup = Lineup::find(args)?;
+    let scale_lineup = Lineup::of_scale(args)?;
     let (load_cpus, pooler_cpus) = args.cpu_sets(cores());
     let wish = Wish {
         scale: args.scale,
-        connections: args.connections(lineup.len()),
+        connections: args.connections(lineup.len().max(scale_lineup.len())),
         cpus: load_cpus.as_deref(),
     };
     eprintln!("starting PostgreSQL, scale {}", args.scale);
@@ -58,7 +61,10 @@ fn run(args: &Args) -> Result<bool> {
         interrupt: &interrupt,
     };
 
-    let peers = lineup.start(&site)?;
+    let peers = match args.has(Section::Matrix) {
+        true => lineup.start(&site)?,
+        false => Vec::new(),
+    };
     let targets = lineup::targets(args, &cluster, &peers);
     let pgbench = cluster.programs().path("pgbench");
     let load = Load {
@@ -68,6 +74,7 @@ fn run(args: &Args) -> Result<bool> {
         jobs: args.jobs.unwrap_or_else(cores),
         cpus: load_cpus.as_deref(),
         postmaster: cluster.pid(),
+        closely: false,
         interrupt: &interrupt,
     };
     let plan = Plan {
@@ -83,12 +90,16 @@ fn run(args: &Args) -> Result<bool> {
     drop(peers);
 
     let mut notes = Vec::new();
+    let scaling = (!scale_lineup.is_empty())
+        .then(|| scale::measure(args, &scale_lineup, &site, &load, plan.deadline, &mut notes))
+        .transpose()?;
     let idle = measure_idle(args, &lineup, &site, &mut notes)?;
     let instructions = count_instructions(args, &lineup, &site, &pgbench, &mut notes)?;
     let report = Report {
         machine,
         settings: settings(args),
-        checks: verdict::judge(&results, &args.shards, &idle),
+        checks: checks(args, &results, scaling.as_ref(), &idle),
+        scaling,
         targets,
         results,
         idle,
@@ -102,16 +113,33 @@ fn run(args: &Args) -> Result<bool> {
         args.out.display(),
         begin.elapsed().as_secs()
     );
+    let scaled = report
+        .scaling
+        .iter()
+        .flat_map(|scaling| &scaling.results.samples);
     let clean = report
         .results
         .samples
         .iter()
+        .chain(scaled)
         .all(|sample| sample.outcome.errors == 0);
     let missed = report
         .checks
         .iter()
         .any(|check| check.verdict == Verdict::Fail);
     Ok(clean && !(args.check && missed))
+}
+
+/// Those of all sections that were run.
+fn checks(
+    args: &Args,
+    results: &Results,
+    scaling: Option<&Scaling>,
+    idle: &[(String, Auth, idle::Figures)],
+) -> Vec<Check> {
+    let mut checks = verdict::judge(results, &args.shards, idle);
+    checks.extend(scaling.map(verdict::scale::judge).unwrap_or_default());
+    checks
 }
 
 /// Sets the priority of this process, which its children inherit, and of its scheduling
@@ -176,7 +204,7 @@ fn idle_figures(
     let mut site = site.clone();
     site.ready = Ready::Listens;
     let peer = starter.start(&site, auth)?;
-    let pid = peer.target.pid.unwrap_or_default();
+    let pid = peer.pid()?;
     idle::measure(&peer.target.dsn, pid, plan, site.interrupt)
 }
 

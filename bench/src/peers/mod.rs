@@ -1,5 +1,6 @@
 //! The poolers that this program starts itself, each configured alike.
 
+mod fleet;
 mod pgbouncer;
 mod pgmux;
 mod spike;
@@ -19,6 +20,7 @@ use crate::process::{Launch, Process, output};
 use crate::procfs;
 use crate::target::Target;
 
+pub use fleet::Fleet;
 pub use pgbouncer::PgBouncer;
 pub use pgmux::Pgmux;
 pub use spike::Spike;
@@ -82,7 +84,7 @@ pub struct Site<'a> {
 /// A pooler that runs, and how to reach it.
 #[derive(Debug)]
 pub struct Peer {
-    process: Process,
+    processes: Vec<Process>,
     /// What to measure.
     pub target: Target,
 }
@@ -90,17 +92,31 @@ pub struct Peer {
 impl Peer {
     /// An error with the end of its log if it has ended.
     pub fn expect_alive(&mut self) -> Result<()> {
-        self.process.expect_alive()
+        self.processes
+            .iter_mut()
+            .try_for_each(Process::expect_alive)
     }
 
-    /// Asks it to end; whether it did in this time.
+    /// The id of its process; an error when it is not one.
+    pub fn pid(&self) -> Result<u32> {
+        let [pid] = self.target.pids[..] else {
+            bail!("{} is not one process", self.target.name);
+        };
+        Ok(pid)
+    }
+
+    /// Asks it to end; whether all of it did, each process in this time.
     pub fn ends_within(&mut self, limit: Duration) -> bool {
-        self.process.ends_within(limit)
+        let mut ended = true;
+        for process in &mut self.processes {
+            ended &= process.ends_within(limit);
+        }
+        ended
     }
 
     /// Ends it at once: under valgrind it may wait in a system call that no other signal ends.
     pub fn kill(mut self) {
-        self.process.kill();
+        self.processes.iter_mut().for_each(Process::kill);
     }
 }
 
@@ -144,22 +160,31 @@ impl Site<'_> {
         log: &Path,
     ) -> Result<Peer> {
         let process = launch.start(arguments, log)?;
+        let door = target.dsn.clone();
+        self.await_ready(vec![process], &[door], target)
+    }
+
+    /// Waits until every one of these doors is open. Processes on one port need a door each: which of them
+    /// a connection to the port gets is the kernel's choice.
+    fn await_ready(&self, processes: Vec<Process>, doors: &[Dsn], target: Target) -> Result<Peer> {
+        let pids = processes.iter().map(Process::pid).collect();
         let mut peer = Peer {
-            target: Target {
-                pid: Some(process.pid()),
-                ..target
-            },
-            process,
+            processes,
+            target: Target { pids, ..target },
+        };
+        let limit = match self.under.is_empty() {
+            true => START_LIMIT,
+            false => START_UNDER_LIMIT,
         };
         let mut last = None;
-        let ready = self.interrupt.wait_until(START_LIMIT, || {
-            peer.process.expect_alive()?;
-            last = self.refusal(&peer.target.dsn);
+        let ready = self.interrupt.wait_until(limit, || {
+            peer.expect_alive()?;
+            last = doors.iter().find_map(|door| self.refusal(door));
             Ok(last.is_none())
         })?;
         if !ready {
             let why = last.map(|error| format!("{error:#}")).unwrap_or_default();
-            bail!("{} is not ready: {why}", launch.name);
+            bail!("{} is not ready: {why}", peer.target.name);
         }
         Ok(peer)
     }
@@ -190,3 +215,5 @@ pub const PASSWORD: &str = "bench";
 /// The role of all clients.
 const USER: &str = SUPERUSER;
 const START_LIMIT: Duration = Duration::from_secs(15);
+/// What watches every instruction makes a program a hundred times slower.
+const START_UNDER_LIMIT: Duration = Duration::from_secs(180);

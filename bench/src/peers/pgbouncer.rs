@@ -27,13 +27,14 @@ impl Start for PgBouncer {
         let name = self.name();
         let port = free_port()?;
         let version = version_line(&self.program);
-        let prepares = parse_version(&version).is_some_and(|v| v >= PREPARES_SINCE);
-
-        let users = site.file(&name, auth, "users");
-        std::fs::write(&users, format!("\"{USER}\" \"{PASSWORD}\"\n"))?;
-        let config = site.file(&name, auth, "ini");
-        let text = ini(site, auth, port, prepares, &users.display().to_string());
-        std::fs::write(&config, text)?;
+        let settings = Settings {
+            name: &name,
+            port,
+            pool_size: SERVERS,
+            prepares: knows(&version, PREPARES_SINCE),
+            more: "unix_socket_dir =\n".to_owned(),
+        };
+        let config = settings.write(site, auth)?;
 
         let launch = Launch {
             name: &name,
@@ -44,15 +45,12 @@ impl Start for PgBouncer {
             cpus: site.cpus.as_deref(),
             under: &site.under,
         };
-        let mut modes = vec![Mode::Simple, Mode::Extended];
-        if prepares {
-            modes.push(Mode::Prepared);
-        }
         let target = Target {
             name: name.clone(),
             dsn: site.client_dsn(port, auth),
-            pid: None,
-            modes,
+            pids: Vec::new(),
+            counters: None,
+            modes: settings.modes(),
             clients: None,
             version,
         };
@@ -61,35 +59,74 @@ impl Start for PgBouncer {
     }
 }
 
-fn ini(site: &Site<'_>, auth: Auth, port: u16, prepares: bool, users: &str) -> String {
-    let auth_type = match auth {
-        Auth::Trust => "trust",
-        Auth::Scram => "scram-sha-256",
-    };
-    let prepared = if prepares {
-        "max_prepared_statements = 200\n"
-    } else {
-        ""
-    };
-    format!(
-        "[databases]\n\
-         {DATABASE} = host={host} port={backend_port} dbname={DATABASE} user={USER}\n\
-         [pgbouncer]\n\
-         listen_addr = 127.0.0.1\n\
-         listen_port = {port}\n\
-         unix_socket_dir =\n\
-         auth_type = {auth_type}\n\
-         auth_file = {users}\n\
-         pool_mode = transaction\n\
-         default_pool_size = {SERVERS}\n\
-         max_client_conn = {clients}\n\
-         log_connections = 0\n\
-         log_disconnections = 0\n\
-         {prepared}",
-        host = site.backend_host(),
-        backend_port = site.cluster.dsn().port,
-        clients = site.clients_max,
-    )
+/// What differs between the configuration files of PgBouncers.
+pub(super) struct Settings<'a> {
+    /// What the files are named after.
+    pub name: &'a str,
+    pub port: u16,
+    pub pool_size: u32,
+    pub prepares: bool,
+    /// Further lines, sections too.
+    pub more: String,
+}
+
+impl Settings<'_> {
+    /// Writes the files that it needs, and gives the one that names the others.
+    pub fn write(&self, site: &Site<'_>, auth: Auth) -> Result<PathBuf> {
+        let users = site.file(self.name, auth, "users");
+        std::fs::write(&users, format!("\"{USER}\" \"{PASSWORD}\"\n"))?;
+        let config = site.file(self.name, auth, "ini");
+        let text = self.ini(site, auth, &users.display().to_string());
+        std::fs::write(&config, text)?;
+        Ok(config)
+    }
+
+    /// The modes that it can relay.
+    pub fn modes(&self) -> Vec<Mode> {
+        let mut modes = vec![Mode::Simple, Mode::Extended];
+        if self.prepares {
+            modes.push(Mode::Prepared);
+        }
+        modes
+    }
+
+    fn ini(&self, site: &Site<'_>, auth: Auth, users: &str) -> String {
+        let auth_type = match auth {
+            Auth::Trust => "trust",
+            Auth::Scram => "scram-sha-256",
+        };
+        let prepared = if self.prepares {
+            "max_prepared_statements = 200\n"
+        } else {
+            ""
+        };
+        format!(
+            "[databases]\n\
+             {DATABASE} = host={host} port={backend_port} dbname={DATABASE} user={USER}\n\
+             [pgbouncer]\n\
+             listen_addr = 127.0.0.1\n\
+             listen_port = {port}\n\
+             auth_type = {auth_type}\n\
+             auth_file = {users}\n\
+             pool_mode = transaction\n\
+             default_pool_size = {servers}\n\
+             max_client_conn = {clients}\n\
+             log_connections = 0\n\
+             log_disconnections = 0\n\
+             {prepared}{more}",
+            host = site.backend_host(),
+            backend_port = site.cluster.dsn().port,
+            port = self.port,
+            servers = self.pool_size,
+            clients = site.clients_max,
+            more = self.more,
+        )
+    }
+}
+
+/// Whether the version in `PgBouncer 1.18.0` is this one or later.
+pub(super) fn knows(line: &str, since: (u32, u32)) -> bool {
+    parse_version(line).is_some_and(|version| version >= since)
 }
 
 /// Major and minor out of `PgBouncer 1.18.0`.
@@ -100,7 +137,7 @@ fn parse_version(line: &str) -> Option<(u32, u32)> {
 }
 
 /// `max_prepared_statements` came with 1.21.
-const PREPARES_SINCE: (u32, u32) = (1, 21);
+pub(super) const PREPARES_SINCE: (u32, u32) = (1, 21);
 
 #[cfg(test)]
 mod tests {
@@ -108,7 +145,7 @@ mod tests {
 
     #[test]
     fn prepared_statements_came_with_1_21() {
-        let prepares = |line| parse_version(line).is_some_and(|v| v >= PREPARES_SINCE);
+        let prepares = |line| knows(line, PREPARES_SINCE);
         assert!(!prepares("PgBouncer 1.18.0"));
         assert!(prepares("PgBouncer 1.21.0"));
         assert!(prepares("PgBouncer 1.25.2"));

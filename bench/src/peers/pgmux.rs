@@ -1,14 +1,15 @@
 //! pgmux in transaction mode.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Result, bail};
 use rustix::process::Signal;
 
-use super::{Auth, PASSWORD, Peer, SERVERS, Site, Start, USER, version_line};
+use super::{Auth, PASSWORD, Peer, Site, Start, USER, version_line};
 use crate::cluster::free_port;
 use crate::dsn::DATABASE;
-use crate::process::Launch;
+use crate::process::{Launch, output};
 use crate::target::{Mode, Target};
 
 /// pgmux with a number of shards.
@@ -20,10 +21,14 @@ pub struct Pgmux {
     pub name: String,
     /// `engine.shards`.
     pub shards: u32,
+    /// `pool.max_connections`.
+    pub servers: u32,
     /// The modes to run it in.
     pub modes: Vec<Mode>,
     /// The client counts to run it at; none means all.
     pub clients: Option<Vec<u32>>,
+    /// Whether its limits of clients are on, if it has any: none is reached, all are counted.
+    pub limits: bool,
 }
 
 impl Start for Pgmux {
@@ -41,7 +46,12 @@ impl Start for Pgmux {
         let name = self.name();
         let port = free_port()?;
         let config = site.file(&name, auth, "yaml");
-        std::fs::write(&config, yaml(site, auth, port, self.shards))?;
+        let limits = match self.limits && knows_limits(&self.program) {
+            true => limits(site.clients_max),
+            false => String::new(),
+        };
+        let text = yaml(site, auth, port, self) + &limits;
+        std::fs::write(&config, text)?;
         let launch = Launch {
             name: &name,
             program: &self.program,
@@ -50,21 +60,26 @@ impl Start for Pgmux {
             cpus: site.cpus.as_deref(),
             under: &site.under,
         };
+        let log = site.file(&name, auth, "log");
         let target = Target {
             name: name.clone(),
             dsn: site.client_dsn(port, auth),
-            pid: None,
+            pids: Vec::new(),
+            counters: Some(log.clone()),
             modes: self.modes.clone(),
             clients: self.clients.clone(),
-            version: version_line(&self.program),
+            version: match limits.is_empty() {
+                true => version_line(&self.program),
+                false => format!("{}, limits of clients on", version_line(&self.program)),
+            },
         };
         let arguments = ["run", "-c", &config.display().to_string()].map(str::to_owned);
-        let log = site.file(&name, auth, "log");
         site.start(&launch, &arguments, target, &log)
     }
 }
 
-fn yaml(site: &Site<'_>, auth: Auth, port: u16, shards: u32) -> String {
+fn yaml(site: &Site<'_>, auth: Auth, port: u16, pgmux: &Pgmux) -> String {
+    let (shards, servers) = (pgmux.shards, pgmux.servers);
     let method = match auth {
         Auth::Trust => "trust",
         Auth::Scram => "scram-sha-256",
@@ -76,9 +91,23 @@ fn yaml(site: &Site<'_>, auth: Auth, port: u16, shards: u32) -> String {
     format!(
         "proxy:\n  listen: \"127.0.0.1:{port}\"\n\
          engine:\n  shards: {shards}\n\
-         pool:\n  mode: transaction\n  max_connections: {SERVERS}\n\
+         pool:\n  mode: transaction\n  max_connections: {servers}\n\
          backend:\n  user: {USER}\n  database: {DATABASE}\n\
          databases:\n  {DATABASE}:\n    writer: {writer}\n\
          auth:\n  method: {method}\n  users:\n    - username: {USER}\n      password: {PASSWORD}\n"
+    )
+}
+
+/// Whether this build can limit clients by user and by database.
+fn knows_limits(program: &Path) -> bool {
+    let keys = output(Command::new(program).args(["config", "--defaults"]));
+    keys.is_ok_and(|keys| keys.lines().any(|line| line == "connection_limits:"))
+}
+
+fn limits(clients: u32) -> String {
+    format!(
+        "connection_limits:\n  enabled: true\n\
+         \x20 default_max_connections_per_user: {clients}\n\
+         \x20 default_max_connections_per_database: {clients}\n"
     )
 }

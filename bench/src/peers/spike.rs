@@ -46,7 +46,8 @@ impl Start for Spike {
         let target = Target {
             name: name.clone(),
             dsn: site.client_dsn(port, auth),
-            pid: None,
+            pids: Vec::new(),
+            counters: None,
             modes: vec![Mode::Simple, Mode::Extended],
             clients: None,
             version: format!("depth {DEPTH}"),

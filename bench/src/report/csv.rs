@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use crate::results::{Figure, Results};
 
 /// The table of all runs.
-pub fn render(results: &Results) -> String {
+pub fn render(results: &Results, figures: &[Figure]) -> String {
     let mut text = String::from("round,target,mode,clients,errors,starved");
-    for figure in Figure::ALL {
+    for figure in figures {
         let _ = write!(text, ",{}", figure.head());
     }
     text.push('\n');
@@ -23,7 +23,7 @@ pub fn render(results: &Results) -> String {
             sample.outcome.errors,
             sample.outcome.starved
         );
-        for figure in Figure::ALL {
+        for figure in figures {
             let value = figure
                 .of(&sample.outcome)
                 .map(|value| format!("{value:.4}"));
@@ -48,7 +48,7 @@ mod tests {
             ],
             cut_short: false,
         };
-        let text = render(&results);
+        let text = render(&results, &Figure::ALL);
         let counts: Vec<usize> = text.lines().map(|line| line.split(',').count()).collect();
         assert_eq!(counts, [15, 15, 15]);
         assert!(text.contains("1,p,simple,8,0,0,10.0000"));

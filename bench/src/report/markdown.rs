@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Report, picture_name};
+use super::{Report, picture_name, scale};
 use crate::results::{Figure, distinct};
 use crate::target::{Cell, Mode, names};
 use crate::verdict::spread_words;
@@ -23,6 +23,9 @@ pub fn render(report: &Report) -> String {
         }
         text.push('\n');
     }
+    if let Some(scaling) = &report.scaling {
+        scale::render(&mut text, scaling);
+    }
     idle(&mut text, report);
     instructions(&mut text, report);
     text
@@ -34,7 +37,7 @@ fn machine(text: &mut String, report: &Report) {
         .facts
         .iter()
         .map(|(key, value)| [(*key).to_owned(), value.clone()]);
-    let versions = report.targets.iter().filter(|t| t.pid.is_some());
+    let versions = report.targets.iter().filter(|t| !t.pids.is_empty());
     let versions = versions.map(|target| [target.name.clone(), target.version.clone()]);
     table(text, &["machine", ""], facts.chain(versions));
     let _ = writeln!(text, "{}\n", report.settings);
@@ -226,7 +229,7 @@ fn cells(report: &Report, mode: Mode) -> impl Iterator<Item = Cell> {
         .filter(move |cell| cell.mode == mode)
 }
 
-fn table<R>(text: &mut String, head: &[&str], rows: impl IntoIterator<Item = R>)
+pub(super) fn table<R>(text: &mut String, head: &[&str], rows: impl IntoIterator<Item = R>)
 where
     R: AsRef<[String]>,
 {
@@ -251,10 +254,11 @@ mod tests {
     use crate::target::Target;
 
     fn report() -> Report {
-        let target = |name: &str, pid| Target {
+        let target = |name: &str, pids: &[u32]| Target {
             name: name.into(),
             dsn: Dsn::local(1),
-            pid,
+            pids: pids.into(),
+            counters: None,
             modes: vec![Mode::Simple],
             clients: None,
             version: "1".into(),
@@ -263,9 +267,9 @@ mod tests {
             machine: Machine { facts: Vec::new() },
             settings: "one round".into(),
             targets: vec![
-                target(names::DIRECT, None),
-                target(names::PGBOUNCER, Some(1)),
-                target(names::PGMUX, Some(2)),
+                target(names::DIRECT, &[]),
+                target(names::PGBOUNCER, &[1]),
+                target(names::PGMUX, &[2]),
             ],
             results: Results {
                 samples: vec![
@@ -275,6 +279,7 @@ mod tests {
                 ],
                 cut_short: false,
             },
+            scaling: None,
             idle: Vec::new(),
             instructions: None,
             notes: vec!["a note".into()],

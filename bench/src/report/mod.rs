@@ -3,6 +3,7 @@
 mod chart;
 mod csv;
 mod markdown;
+mod scale;
 
 use std::path::Path;
 
@@ -13,6 +14,7 @@ use crate::instructions;
 use crate::machine::Machine;
 use crate::peers::Auth;
 use crate::results::{Figure, Results, distinct};
+use crate::scale::Scaling;
 use crate::target::{Mode, Target};
 use crate::verdict::Check;
 
@@ -27,6 +29,8 @@ pub struct Report {
     pub targets: Vec<Target>,
     /// The runs.
     pub results: Results,
+    /// More shards than one.
+    pub scaling: Option<Scaling>,
     /// Idle clients.
     pub idle: Vec<(String, Auth, idle::Figures)>,
     /// Instructions, with what counted them.
@@ -43,7 +47,7 @@ impl Report {
         markdown::render(self)
     }
 
-    /// Writes `report.md`, `runs.csv` and one picture per figure and mode.
+    /// Writes `report.md`, `runs.csv`, `scale.csv` and one picture per figure and mode.
     pub fn write(&self, dir: &Path) -> Result<()> {
         std::fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
         let write = |name: &str, text: String| {
@@ -51,7 +55,10 @@ impl Report {
             std::fs::write(&path, text).with_context(|| format!("write {}", path.display()))
         };
         write("report.md", self.markdown())?;
-        write("runs.csv", csv::render(&self.results))?;
+        write("runs.csv", csv::render(&self.results, &Figure::ALL))?;
+        if let Some(scaling) = &self.scaling {
+            write("scale.csv", csv::render(&scaling.results, &Figure::SCALE))?;
+        }
         for (figure, mode) in self.pictures() {
             let text = chart::render(&self.results, &self.names(), figure, mode);
             write(&picture_name(figure, mode), text)?;
