@@ -40,7 +40,7 @@ impl Told {
 
     /// How long the middle one of them took since the process began, in microseconds; none when there was none.
     pub fn handover_median_us(&self) -> Option<f64> {
-        self.after.get("handover_p50_ns").map(|ns| ns / 1e3)
+        self.after.get("handover_p50_us").copied()
     }
 
     /// Servers that were opened.
@@ -91,13 +91,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 mod tests {
     use super::*;
 
-    const LINE: &str = "2026-11-30T00:00:00Z  INFO engine::lifecycle: stats clients=3 handovers_taken=7 handover_p50_ns=12500\n";
+    const LINE: &str = "2026-11-30T00:00:00Z  INFO engine::lifecycle: stats clients=3 handovers_taken=7 handover_p50_us=12.5\n";
 
     #[test]
     fn counters_are_read_from_a_whole_line_only() {
         let counters = parse(&format!("other stats\n{LINE}")).expect("counters");
         assert_eq!(counters.get("clients"), Some(&3.0));
-        assert_eq!(counters.get("handover_p50_ns"), Some(&12_500.0));
+        assert_eq!(counters.get("handover_p50_us"), Some(&12.5));
         assert_eq!(parse(LINE.trim_end()), None, "it may not be all written");
         assert_eq!(parse(""), None);
     }

@@ -354,6 +354,9 @@ fn introduce(
     Ok(posts)
 }
 
+/// The least that glommio takes.
+const UNUSED_STORAGE: usize = 64 << 10;
+
 fn spawn(
     seed: ShardSeed,
     placement: Placement,
@@ -366,6 +369,8 @@ fn spawn(
         // The driver never leaves the run queue, so the executor's own rings
         // are looked at only when its slice ends.
         .preempt_timer(Duration::from_millis(100))
+        // Buffers of glommio's own storage, 10 MiB unless told: not used.
+        .io_memory(UNUSED_STORAGE)
         .spawn(move || async move { run(seed).await.map_err(|error| error.to_string()) })
         .map_err(|error| failed(&error))?;
     std::thread::spawn(move || {

@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(find(&judge(&scaling), "hand-over"), Verdict::Open);
         for (median_us, verdict) in [(49.0, Verdict::Pass), (51.0, Verdict::Fail)] {
             scaling.results.samples[1].outcome.told = Some(Told {
-                after: Counters::from([("handover_p50_ns".to_owned(), 1e3 * median_us)]),
+                after: Counters::from([("handover_p50_us".to_owned(), median_us)]),
                 ..Told::default()
             });
             assert_eq!(find(&judge(&scaling), "hand-over"), verdict);
