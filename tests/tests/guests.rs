@@ -32,6 +32,7 @@ on_many_shards!(
     a_client_that_moves_keeps_its_settings_and_its_statements,
     a_client_that_has_moved_is_cancelled_by_the_key_that_it_was_given,
     a_key_whose_client_has_left_elsewhere_hits_nobody,
+    a_client_that_moves_counts_once_for_the_limits,
     clients_with_tls_move_too,
     clients_of_a_role_of_their_own_move_too,
     a_client_that_holds_a_server_stays_and_is_served,
@@ -236,6 +237,24 @@ fn a_key_whose_client_has_left_elsewhere_hits_nobody(shards: usize) {
     for other in &mut others {
         assert_eq!(error_in(&other.replies()), None);
     }
+    stand.end();
+}
+
+fn a_client_that_moves_counts_once_for_the_limits(shards: usize) {
+    let stand = stand(shards, |config| {
+        config
+            .set("engine.balance", "restless")
+            .set("proxy.max_clients", 2)
+    });
+    let mut clients = [stand.pgmux.client(), stand.pgmux.client()];
+    stand.all_round(|_| clients.iter_mut().for_each(canary::ask));
+    let third = || Session::try_open(&stand.pgmux.endpoint(), &stand.pgmux.login());
+    let refusal = third().expect_err("two have places");
+    assert!(refusal.contains("53300"), "{refusal}");
+    drop(clients);
+    stand.pgmux.wait_for("clients", 0);
+    let _others = [stand.pgmux.client(), stand.pgmux.client()];
+    assert!(third().is_err());
     stand.end();
 }
 
