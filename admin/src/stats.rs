@@ -50,6 +50,8 @@ stats! {
     connections,
     /// Of these, accepted by a shard that had more clients than the one that served them.
     passed_on,
+    /// Moves of clients to another shard between two transactions.
+    clients_moved,
     /// Clients that logged in since the start.
     logins,
     /// Logins that failed since the start.

@@ -1,7 +1,7 @@
 //! The process's life: bind, start the shards, wait for a signal, drain.
 
 use crate::client::{Brakes, Credentials, Places};
-use crate::config::{Config, ConfigErrors, ListenAddr, Pin};
+use crate::config::{Balance, Config, ConfigErrors, ListenAddr, Pin};
 use crate::net;
 use crate::shard::{Answers, Loads, Mail, Postbox, Reports, Roles, ShardSeed, run};
 use crate::tls::Material;
@@ -157,7 +157,7 @@ impl Running {
             .iter()
             .map(|group| Arc::new(group.budget(shards)))
             .collect();
-        let loads = Arc::new(Loads::new(shards));
+        let loads = Arc::new(Loads::new(shards, config.engine.balance != Balance::Off));
         let replications = Arc::new(Budget::new(
             config.proxy.max_replication_connections,
             shards,

@@ -15,7 +15,7 @@ use crate::limits::{FAREWELL, LAST_WORDS, SERVER_CLOSING, SLICE_BYTES};
 use crate::link::Link;
 use crate::ring::task;
 use crate::server::{Server, cancel};
-use crate::shard::{Shard, ShardPool, bump};
+use crate::shard::{Shard, ShardPool, Wishes, bump};
 use ::pool::Budget;
 use protocol::encode::EncodeError;
 use protocol::error::SqlState;
@@ -187,7 +187,8 @@ impl Replication {
 
     fn obey(&mut self, cx: &Context<'_>) -> Result<(), End> {
         let control = &self.entered.control;
-        if control.stop.get() || control.leave.get() && self.phase != Phase::Busy {
+        let wishes = control.wishes.get();
+        if wishes.has(Wishes::STOP) || wishes.has(Wishes::LEAVE) && self.phase != Phase::Busy {
             return Err(End::Stop);
         }
         if !control.cancel.borrow().is_empty() {

@@ -17,7 +17,10 @@ on_shards!(
 fn start(shards: usize) -> (Pgmux, Direct) {
     let cluster = Cluster::shared();
     let database = cluster.fresh_database();
-    let config = Config::new(cluster, &database).shards(shards);
+    // That clients move later on is another matter, see `guests`.
+    let config = Config::new(cluster, &database)
+        .shards(shards)
+        .set("engine.balance", "off");
     (Pgmux::start(&config), Direct::open(cluster, &database))
 }
 

@@ -41,7 +41,11 @@ struct Bench {
 fn bench(shards: usize, configure: impl FnOnce(Config) -> Config) -> Bench {
     let cluster = Cluster::shared();
     let database = cluster.fresh_database();
-    let config = configure(Config::new(cluster, &database).shards(shards));
+    // Clients stay where they are, so that servers move.
+    let config = Config::new(cluster, &database)
+        .shards(shards)
+        .set("engine.balance", "off");
+    let config = configure(config);
     Bench {
         pgmux: Pgmux::start(&config),
         direct: Direct::open(cluster, &database),
@@ -328,7 +332,8 @@ fn servers_with_tls_move_too(shards: usize) {
         .set("backend.server_sslmode", "verify-full")
         .set("backend.server_ca_file", authority.file().display())
         .servers(1)
-        .shards(shards);
+        .shards(shards)
+        .set("engine.balance", "off");
     let mut bench = Bench {
         pgmux: Pgmux::start(&config),
         direct: Direct::open(&cluster, &database),

@@ -81,6 +81,14 @@ fn scripts_cut_in_two_with_a_change_of_server_4_shards(version: Version) {
         .play_all(|script| splits(script, SPLITS / 2).map(swapped).collect());
 }
 
+/// Every client moves to the next shard after each transaction. What a move leaves out does not depend on the version.
+#[test]
+fn scripts_with_clients_that_move_4_shards() {
+    let restless = |config: Config| config.set("engine.balance", "restless");
+    Theatre::configured(Version::Distribution, 4, 1, restless)
+        .play_all(|_| vec![swapped(Slicing::Whole)]);
+}
+
 /// So many two-way splits of a script, or all if that is wanted.
 fn splits(script: &Script, sample: usize) -> impl Iterator<Item = Slicing> {
     let all = std::env::var("SPLITS").is_ok_and(|splits| splits == "all");

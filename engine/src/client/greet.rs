@@ -12,7 +12,7 @@ use crate::link::Link;
 use crate::replication::Replication;
 use crate::server::{Server, Slot};
 use crate::settings::{self, Label};
-use crate::shard::{CancelSecret, Control, Shard, ShardPool, bump};
+use crate::shard::{CancelSecret, Control, Key, Shard, ShardPool, bump};
 use protocol::backend::{
     Authentication, BackendKeyData, NegotiateProtocolVersion, ReadyForQuery, TransactionStatus,
 };
@@ -36,17 +36,12 @@ pub(super) enum Greeted {
 
 /// A client's place among the shard's clients; given up when dropped.
 pub(crate) struct Entered {
-    shard: Rc<Shard>,
-    slot: u32,
-    _place: Place,
+    pub(super) shard: Rc<Shard>,
+    pub(super) slot: u32,
+    /// Its place among all clients. It has gone along when the client has moved.
+    pub(super) place: Option<Place>,
     /// Its handle for others.
     pub control: Rc<Control>,
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        self.shard.clients.leave(self.slot);
-    }
 }
 
 impl Entered {
@@ -63,16 +58,17 @@ impl Entered {
         } else {
             CancelSecret::short()
         };
-        let (slot, control) = shard.clients.enter(secret);
+        let shown = secret.clone();
+        let (slot, control) = shard.clients.enter(Key::Own(secret));
         let entered = Self {
             shard: Rc::clone(shard),
             slot,
-            _place: place,
+            place: Some(place),
             control,
         };
         let key = BackendKeyData {
             pid: shard.process_ids.of(shard.id, slot),
-            key: entered.control.secret.expose(),
+            key: shown.expose(),
         };
         key.encode(out).map_err(unwritable)?;
         Ok(entered)

@@ -5,6 +5,7 @@ mod brakes;
 mod cancel;
 mod credentials;
 mod greet;
+mod moving;
 mod options;
 mod packets;
 mod places;
@@ -16,6 +17,7 @@ pub use brakes::Brakes;
 pub use credentials::{Credentials, Known};
 pub(crate) use greet::Entered;
 use greet::{Greeted, Heard};
+pub(crate) use moving::Traveller;
 pub use places::Places;
 
 use crate::auth::Source;
@@ -91,15 +93,28 @@ pub(crate) fn made_fatal(body: &[u8]) -> Vec<u8> {
 
 /// Serves one client to its end.
 pub async fn serve(counted: Counted, fd: OwnedFd, source: Source) {
-    let shard = Rc::clone(counted.shard());
+    let Some(shard) = counted.shard() else {
+        return;
+    };
     // The login's state is large and short-lived: it lives in a box of its
     // own, so that the task of an idle client stays small.
-    match Box::pin(log_in(shard, fd, source)).await {
+    let moved = match Box::pin(log_in(shard, fd, source)).await {
         Some(LoggedIn::Session(session)) => session.run().await,
         Some(LoggedIn::Replication(replication, client)) => {
             Box::pin(replication.run(client)).await;
+            false
         }
-        None => {}
+        None => false,
+    };
+    if moved {
+        counted.moved();
+    }
+}
+
+/// Serves a client that has come from another shard.
+pub(crate) async fn serve_guest(counted: Counted, session: Box<Session>) {
+    if session.run().await {
+        counted.moved();
     }
 }
 

@@ -22,6 +22,12 @@ pub(super) const KEYS: &[Key] = &[
         about: "Whether a shard stays on its CPU: on, off, or auto (only when every shard can have a CPU of its own).",
     },
     Key {
+        path: "engine.balance",
+        kind: Kind::Choice(Balance::NAMES),
+        unset: Unset::Is("on"),
+        about: "Whether idle clients move to other shards when shards drift apart because clients left: on, off, or restless (each client moves on after each transaction; for tests).",
+    },
+    Key {
         path: "engine.instance_id",
         kind: Kind::Whole(1, INSTANCE_MAX),
         unset: Unset::Nothing("1"),
@@ -47,6 +53,24 @@ impl Pin {
     pub const NAMES: &[&str] = &["auto", "on", "off"];
 }
 
+/// Whether clients move between shards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Balance {
+    /// When shards drift apart because clients left.
+    #[default]
+    On,
+    /// Never.
+    Off,
+    /// Each client after each transaction, to the next shard.
+    Restless,
+}
+
+impl Balance {
+    /// Every value, by the name that the configuration uses.
+    pub const NAMES: &[&str] = &["on", "off", "restless"];
+}
+
 /// How many shards there are and where they run.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -55,6 +79,8 @@ pub struct EngineOpts {
     pub shards: Option<usize>,
     /// Whether a shard stays on one CPU.
     pub pin: Pin,
+    /// Whether clients move between shards.
+    pub balance: Balance,
     /// Which of several instances behind one address this is.
     pub instance_id: Option<u32>,
 }

@@ -41,7 +41,7 @@ pub use auth::{AUTH_QUERY, Auth, AuthMethod, AuthQuery, User, UserSecret};
 pub use backend::ServerAuth;
 pub use databases::{Group, Target};
 pub use defaults::defaults_file;
-pub use engine::{EngineOpts, Pin, SHARDS_MAX};
+pub use engine::{Balance, EngineOpts, Pin, SHARDS_MAX};
 pub use limits::ConnectionLimits;
 pub use listen::{ListenAddr, parse_all as parse_listen};
 pub use peers::{Peer, PeerAddress};

@@ -58,6 +58,7 @@ fn a_minimal_file_gets_every_default() {
         EngineOpts {
             shards: None,
             pin: Pin::Auto,
+            balance: Balance::On,
             instance_id: None
         }
     );
@@ -176,7 +177,7 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
         ),
         (
             "engine:\n  zzzzzz: 5",
-            "pgmux.yaml:2: engine.zzzzzz: this key is not known; expected one of shards, pin, instance_id",
+            "pgmux.yaml:2: engine.zzzzzz: this key is not known; expected one of shards, pin, balance, instance_id",
         ),
     ];
     for (front, message) in table {

@@ -19,16 +19,20 @@ impl Link {
     /// be sent, or the peer is gone. Its waker and [`Link::set_idle`] are
     /// taken in any case. Dropping the future closes the connection.
     pub async fn detach(mut self) -> Result<DetachedLink, Self> {
+        self.take_off().await.ok_or(self)
+    }
+
+    /// The same in place: where it succeeds, what is left of the link is of no
+    /// use but to be replaced or dropped.
+    pub async fn take_off(&mut self) -> Option<DetachedLink> {
         if self.ended() {
-            return Err(self);
+            return None;
         }
-        let Some(socket) = self.socket.detach().await else {
-            return Err(self);
-        };
+        let socket = self.socket.detach().await?;
         // A channel that has more owners is on the ring's list for the end of
         // the turn, and then its socket does not leave.
         let tls = self.tls.take().and_then(Rc::into_inner);
-        Ok(DetachedLink {
+        Some(DetachedLink {
             socket,
             tls: tls.map(Channel::pack),
         })

@@ -21,6 +21,7 @@
 //! | `ask` | the question what the session holds, together with a request |
 //! | `custom` | the names of custom settings in texts and parameters |
 //! | `cancel` | what a cancel request is for |
+//! | `moving` | a client that goes on on another shard |
 //! | `lease` | getting a server, giving it back, what it must be asked before |
 //! | `replies` | frames what the server sends, books it in the ledger |
 //! | `refuse` | errors of our own, in the order and shape that PostgreSQL has |
@@ -32,6 +33,7 @@ mod custom;
 mod deallocate;
 mod lease;
 mod messages;
+mod moving;
 mod native;
 mod prepare;
 mod refuse;
@@ -48,11 +50,12 @@ use crate::link::Link;
 use crate::server::clean::{self, Departure};
 use crate::server::{Parameters, Server};
 use crate::settings::{Entries, Label};
-use crate::shard::{Refusal, Seat, Shard, ShardPool};
+use crate::shard::{Refusal, Seat, Shard, ShardPool, Wishes};
 use ::pool::config::PoolMode;
 use ask::Ending;
 use body::Body;
 use custom::CustomNames;
+pub use moving::Guest;
 use protocol::error::SqlState;
 use protocol::frame::{Deframer, Side};
 use returning::Returning;
@@ -137,6 +140,9 @@ enum End {
     Leaving { asked: bool },
     /// The client has gone.
     Gone,
+    /// The client goes on on another shard, which has counted it already. Not
+    /// an end, if that comes to nothing.
+    Moving(usize),
     /// It is told something and goes.
     Saying(Vec<u8>),
     /// The server is of no use any more; the client is told so, unless that
@@ -187,19 +193,30 @@ impl Session {
         })
     }
 
-    /// Serves the client until it leaves or must leave.
-    pub async fn run(mut self: Box<Self>) {
-        std::future::poll_fn(|cx| {
-            self.listen_to(cx);
-            Poll::Ready(())
-        })
-        .await;
-        let mut end = std::future::poll_fn(|cx| self.poll(cx)).await;
+    /// Serves the client until it leaves or must leave, or moves to another
+    /// shard: then true.
+    pub async fn run(mut self: Box<Self>) -> bool {
+        let mut end = loop {
+            std::future::poll_fn(|cx| {
+                self.listen_to(cx);
+                Poll::Ready(())
+            })
+            .await;
+            match std::future::poll_fn(|cx| self.poll(cx)).await {
+                End::Moving(to) => {
+                    if Box::pin(self.move_to(to)).await {
+                        return true;
+                    }
+                }
+                end => break end,
+            }
+        };
         if let End::Leaving { asked } = end {
             end = Box::pin(self.take_leave(asked)).await;
         }
         // Boxed, so that the task of an idle client has no room for it.
         Box::pin(self.finish(end)).await;
+        false
     }
 
     /// The client gets what it is owed, as from PostgreSQL. Whether somebody is
@@ -271,19 +288,28 @@ impl Session {
     }
 
     /// What others want of this session.
-    fn obey(&mut self, cx: &Context<'_>) -> Result<(), End> {
+    fn obey(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
         let control = &self.entered.control;
-        if control.stop.get() || control.leave.get() && self.is_idle() {
+        if !control.cancel.borrow().is_empty() {
+            self.heed_cancels(cx);
+        }
+        if !self.entered.control.wishes.get().is_none() {
+            self.heed_wishes(cx)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn heed_wishes(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
+        let wishes = self.entered.control.wishes.get();
+        if wishes.has(Wishes::STOP) || wishes.has(Wishes::LEAVE) && self.is_idle() {
             let words = fatal(
                 SqlState::ADMIN_SHUTDOWN,
                 "terminating connection due to administrator command",
             );
             return Err(End::Saying(words));
         }
-        if !control.cancel.borrow().is_empty() {
-            self.heed_cancels(cx);
-        }
-        Ok(())
+        self.move_if_wanted(cx)
     }
 
     /// Between transactions, with nothing asked. In session mode the server
@@ -353,12 +379,12 @@ impl Session {
         self.seat = None;
         let departure = match &end {
             End::Goodbye | End::Saying(_) => Departure::Polite,
-            End::Leaving { .. } | End::Gone => Departure::Abrupt,
+            End::Leaving { .. } | End::Gone | End::Moving(_) => Departure::Abrupt,
             End::Torn(_) => Departure::Lost,
         };
         self.part_with_server(departure);
         let words = match end {
-            End::Leaving { .. } | End::Gone => return,
+            End::Leaving { .. } | End::Gone | End::Moving(_) => return,
             End::Saying(words) => words,
             // What has been relayed still has to leave.
             End::Goodbye => Vec::new(),

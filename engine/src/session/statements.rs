@@ -8,8 +8,10 @@
 
 use super::Session;
 use crate::limits::STATEMENT_BYTES;
-use crate::server::{Note, Server, Slot, Statement, UnnamedStatement, statement_key};
+use crate::server::{Meaning, Note, Server, Slot, Statement, UnnamedStatement, statement_key};
+use crate::shard::Shard;
 use protocol::ledger::{Entry, Kind};
+use router::effects::Effects;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -74,6 +76,46 @@ impl Statements {
         }
     }
 
+    /// All of them, for another shard. Only while none is being changed.
+    pub(super) fn pack(&self) -> PackedStatements {
+        let mut named: Vec<_> = self.named.values().collect();
+        named.sort_unstable_by_key(|statement| statement.made);
+        let named = named.into_iter().map(|statement| PackedStatement {
+            name: statement.name.clone(),
+            meaning: statement.definition.meaning.clone(),
+            effects: statement.definition.effects,
+        });
+        let unnamed = self.unnamed.as_ref();
+        PackedStatements {
+            named: named.collect(),
+            unnamed: unnamed.map(|unnamed| (unnamed.rest.clone(), unnamed.effects)),
+        }
+    }
+
+    /// Those of a client that has come to this shard.
+    pub(super) fn unpack(packed: PackedStatements, shard: &Shard) -> Self {
+        let mut statements = Self::default();
+        for statement in packed.named {
+            let PackedStatement {
+                name,
+                meaning,
+                effects,
+            } = statement;
+            statements.insert(Rc::new(Statement {
+                name,
+                definition: shard.adopt_definition(&meaning, effects),
+                made: shard.fresh_id(),
+            }));
+        }
+        statements.unnamed = packed.unnamed.map(|(rest, effects)| UnnamedStatement {
+            id: shard.fresh_id(),
+            rest,
+            kept: true,
+            effects,
+        });
+        statements
+    }
+
     pub(super) fn clear(&mut self) {
         self.named.clear();
         self.named_bytes = 0;
@@ -84,6 +126,20 @@ impl Statements {
     pub(super) fn unnamed_is_unkept(&self) -> bool {
         self.unnamed.as_ref().is_some_and(|unnamed| !unnamed.kept)
     }
+}
+
+/// A client's statements on their way to another shard, those first that were
+/// made first.
+pub(super) struct PackedStatements {
+    named: Vec<PackedStatement>,
+    /// The body of the `Parse` behind the name, and what the text may do.
+    unnamed: Option<(Vec<u8>, Effects)>,
+}
+
+struct PackedStatement {
+    name: Box<[u8]>,
+    meaning: Meaning,
+    effects: Effects,
 }
 
 /// What a statement takes of its client's budget: the text counts in full,

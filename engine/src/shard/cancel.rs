@@ -1,11 +1,12 @@
 //! Cancel requests that reach their client's shard, and the caps on all of a
 //! shard's.
 
-use super::{Guard, Shard};
+use super::{Guard, Home, Mail, Shard, Whereabouts};
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The cancel requests of a shard.
 pub struct Cancels {
@@ -55,8 +56,10 @@ impl Drop for Capped<'_> {
 /// A cancel request for a client of this shard. Whoever sent it has stopped
 /// waiting at `until`, and perhaps asked its next question.
 pub(super) fn take(shard: &Rc<Shard>, slot: u32, key: &[u8], guard: Guard, until: Instant) {
-    let Some(client) = shard.clients.find(slot, key) else {
-        return;
+    let client = match shard.clients.find(slot, key) {
+        Some(Whereabouts::Here(client)) => client,
+        Some(Whereabouts::Away(home)) => return pass_on(shard, home, guard, until),
+        None => return,
     };
     let shard = Rc::clone(shard);
     crate::ring::task::spawn(async move {
@@ -66,6 +69,36 @@ pub(super) fn take(shard: &Rc<Shard>, slot: u32, key: &[u8], guard: Guard, until
         if Instant::now() < until {
             client.cancel.borrow_mut().push(guard);
             client.wake();
+        }
+    });
+}
+
+/// To the shard where a client is that is at home here.
+fn pass_on(shard: &Shard, home: Arc<Home>, guard: Guard, until: Instant) {
+    let to = home.place().shard;
+    let mail = Mail::CancelGuest { home, guard, until };
+    shard.post(to, mail);
+}
+
+/// The same for a client that has come from another shard. It may be on its
+/// way here, or away again.
+pub(super) fn take_for_guest(shard: &Rc<Shard>, home: Arc<Home>, guard: Guard, until: Instant) {
+    let shard = Rc::clone(shard);
+    crate::ring::task::spawn(async move {
+        next_turn(&shard).await;
+        while Instant::now() < until {
+            let place = home.place();
+            if place.shard != shard.id {
+                return pass_on(&shard, home, guard, until);
+            }
+            if let Some(slot) = place.slot {
+                if let Some(client) = shard.clients.guest(slot, &home) {
+                    client.cancel.borrow_mut().push(guard);
+                    client.wake();
+                }
+                return;
+            }
+            shard.ring.sleep(ARRIVAL_POLL).await;
         }
     });
 }
@@ -82,3 +115,6 @@ async fn next_turn(shard: &Shard) {
     })
     .await;
 }
+
+/// How often it is looked whether a client has come that is on its way.
+const ARRIVAL_POLL: Duration = Duration::from_millis(1);

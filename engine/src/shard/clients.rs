@@ -1,27 +1,95 @@
-//! The clients of a shard, as others may reach them: to cancel, to end.
+//! The clients of a shard, as others may reach them: to cancel, to end, to
+//! move.
+//!
+//! A client's cancel key names the shard and the place where it logged in, its
+//! home. When it moves, its place there stays taken, by what says where it is
+//! now, until it has left: so a key that was given out never means another
+//! client, and a request has one hop to go, however often the client moves.
 
-use super::{CancelSecret, Guard};
+use super::{CancelSecret, Guard, Home};
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Waker;
 
 /// The clients that have logged in or try to.
 #[derive(Default)]
-pub struct Clients(RefCell<Slab<Rc<Control>>>);
+pub struct Clients {
+    places: RefCell<Slab<Entry>>,
+    /// Those that are here.
+    here: Cell<usize>,
+    /// What every client is told, those that come later too.
+    told: Cell<Wishes>,
+    /// Where the last look for clients that may move ended.
+    cursor: Cell<usize>,
+}
+
+enum Entry {
+    Here(Rc<Control>),
+    /// Its client is on another shard, or in another place.
+    Away(Arc<Home>),
+}
+
+/// Where a client is.
+pub enum Whereabouts {
+    /// Here.
+    Here(Rc<Control>),
+    /// Wherever its home says.
+    Away(Arc<Home>),
+}
+
+/// By what a client is known to who wants its query cancelled.
+pub enum Key {
+    /// It logged in here, with this secret.
+    Own(CancelSecret),
+    /// It has come from another place.
+    Guest(Arc<Home>),
+}
 
 /// A client's handle for others. The session looks at it whenever it is woken.
 pub struct Control {
     /// By which its cancel requests are known.
-    pub secret: CancelSecret,
+    pub key: Key,
     /// It wants its query cancelled; once for each request.
     pub cancel: RefCell<Vec<Guard>>,
-    /// It must leave as soon as it has no transaction.
-    pub leave: Cell<bool>,
-    /// It must leave at once.
-    pub stop: Cell<bool>,
+    /// What others want of it.
+    pub wishes: Cell<Wishes>,
     /// Its task.
     pub waker: RefCell<Option<Waker>>,
+}
+
+/// What others want of a client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wishes(u8);
+
+impl Wishes {
+    /// It must leave as soon as it has no transaction.
+    pub const LEAVE: Self = Self(1);
+    /// It must leave at once.
+    pub const STOP: Self = Self(2);
+    /// It may move to another shard as soon as it has no transaction.
+    pub const MOVE: Self = Self(4);
+    /// It moves on after each transaction.
+    pub const RESTLESS: Self = Self(8);
+    /// It is, and has had one here.
+    pub const DUE: Self = Self(16);
+
+    /// This and that.
+    pub const fn or(self, that: Self) -> Self {
+        Self(self.0 | that.0)
+    }
+
+    /// Nothing is wanted.
+    #[inline]
+    pub fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether something of this is wanted.
+    pub fn has(self, any: Self) -> bool {
+        self.0 & any.0 != 0
+    }
 }
 
 impl Control {
@@ -31,53 +99,217 @@ impl Control {
             waker.wake_by_ref();
         }
     }
+
+    /// Something is wanted of it.
+    pub fn want(&self, wish: Wishes) {
+        self.wishes.set(Wishes(self.wishes.get().0 | wish.0));
+    }
+
+    /// That is not wanted any more.
+    pub fn unwant(&self, wish: Wishes) {
+        self.wishes.set(Wishes(self.wishes.get().0 & !wish.0));
+    }
+
+    fn is_guest(&self, home: &Arc<Home>) -> bool {
+        matches!(&self.key, Key::Guest(own) if Arc::ptr_eq(own, home))
+    }
 }
 
 impl Clients {
     /// Enters a client; its place.
-    pub fn enter(&self, secret: CancelSecret) -> (u32, Rc<Control>) {
+    pub fn enter(&self, key: Key) -> (u32, Rc<Control>) {
         let control = Rc::new(Control {
-            secret,
+            key,
             cancel: RefCell::default(),
-            leave: Cell::default(),
-            stop: Cell::default(),
+            wishes: Cell::new(self.told.get()),
             waker: RefCell::default(),
         });
-        let slot = self.0.borrow_mut().insert(Rc::clone(&control));
+        let slot = self
+            .places
+            .borrow_mut()
+            .insert(Entry::Here(Rc::clone(&control)));
+        self.here.set(self.here.get() + 1);
         (
             u32::try_from(slot).expect("fewer than 2^32 clients"),
             control,
         )
     }
 
-    /// The client has left.
+    /// The client has left, and its place is free.
     pub fn leave(&self, slot: u32) {
-        self.0.borrow_mut().remove(slot as usize);
+        self.free(slot);
+        self.here.set(self.here.get() - 1);
     }
 
-    /// Finds a client by its place and what it was given to cancel with.
-    pub fn find(&self, slot: u32, key: &[u8]) -> Option<Rc<Control>> {
-        let clients = self.0.borrow();
-        clients
-            .get(slot as usize)
-            .filter(|control| control.secret.is(key))
-            .cloned()
+    /// The client is on another shard, and its place is kept for its key.
+    pub fn send_away(&self, slot: u32, home: Arc<Home>) {
+        self.places.borrow_mut()[slot as usize] = Entry::Away(home);
+        self.here.set(self.here.get() - 1);
     }
 
-    /// Does something to each client.
-    pub fn each(&self, mut act: impl FnMut(&Control)) {
-        for (_, control) in self.0.borrow().iter() {
-            act(control);
+    /// The place of a client that has left elsewhere.
+    pub(super) fn free(&self, slot: u32) {
+        self.places.borrow_mut().remove(slot as usize);
+    }
+
+    /// Finds a client by its place and what it was given to cancel with. The
+    /// time that it takes says nothing about that.
+    pub fn find(&self, slot: u32, key: &[u8]) -> Option<Whereabouts> {
+        match self.places.borrow().get(slot as usize)? {
+            Entry::Here(control) => match &control.key {
+                Key::Own(secret) if secret.is(key) => Some(Whereabouts::Here(Rc::clone(control))),
+                // Nobody was told a place to which somebody has moved.
+                _ => None,
+            },
+            Entry::Away(home) if home.secret.is(key) => Some(Whereabouts::Away(Arc::clone(home))),
+            Entry::Away(_) => None,
         }
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.0.borrow().len()
+    /// Finds a client that has come from elsewhere.
+    pub(super) fn guest(&self, slot: u32, home: &Arc<Home>) -> Option<Rc<Control>> {
+        match self.places.borrow().get(slot as usize)? {
+            Entry::Here(control) if control.is_guest(home) => Some(Rc::clone(control)),
+            _ => None,
+        }
     }
 
-    /// Whether there are none.
+    /// Tells each client, those too that will come.
+    pub fn tell_all(&self, wish: Wishes) {
+        self.told.set(Wishes(self.told.get().0 | wish.0));
+        for (_, entry) in self.places.borrow().iter() {
+            if let Entry::Here(control) = entry {
+                control.want(wish);
+                control.wake();
+            }
+        }
+    }
+
+    /// Asks up to `most` clients to move, those whose turn it is. Looks at so
+    /// many places and no more, however many clients there are.
+    pub(super) fn ask_to_move(&self, most: usize) {
+        let places = self.places.borrow();
+        let mut asked = 0;
+        for _ in 0..LOOK.min(places.capacity()) {
+            if asked >= most {
+                return;
+            }
+            let at = self.cursor.get() % places.capacity();
+            self.cursor.set(at + 1);
+            if let Some(Entry::Here(control)) = places.get(at)
+                && !control.wishes.get().has(Wishes::MOVE)
+            {
+                control.want(Wishes::MOVE);
+                control.wake();
+                asked += 1;
+            }
+        }
+    }
+
+    /// How many are here.
+    pub fn len(&self) -> usize {
+        self.here.get()
+    }
+
+    /// Whether nobody is here.
     pub fn is_empty(&self) -> bool {
-        self.0.borrow().is_empty()
+        self.here.get() == 0
+    }
+
+    /// Places that are taken: of clients that are here, and for the keys of
+    /// clients that have moved.
+    #[cfg(test)]
+    fn taken(&self) -> usize {
+        self.places.borrow().len()
+    }
+}
+
+/// Places looked at in one go.
+const LOOK: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret() -> (CancelSecret, Box<[u8]>) {
+        let secret = CancelSecret::short();
+        let shown = secret.expose().into();
+        (secret, shown)
+    }
+
+    #[test]
+    fn a_place_is_kept_until_who_has_its_key_has_left() {
+        let clients = Clients::default();
+        let (own, shown) = secret();
+        let copy = own.clone();
+        let (slot, _) = clients.enter(Key::Own(own));
+        assert!(matches!(
+            clients.find(slot, &shown),
+            Some(Whereabouts::Here(_))
+        ));
+        let home = Arc::new(Home::new(copy, 0, slot));
+        clients.send_away(slot, Arc::clone(&home));
+        assert!(clients.is_empty());
+        let (other, _) = clients.enter(Key::Own(CancelSecret::short()));
+        assert_ne!(other, slot);
+        match clients.find(slot, &shown) {
+            Some(Whereabouts::Away(found)) => assert!(Arc::ptr_eq(&found, &home)),
+            _ => panic!("the key is not known any more"),
+        }
+        assert!(clients.find(slot, b"else").is_none());
+        clients.free(slot);
+        assert!(clients.find(slot, &shown).is_none());
+        assert_eq!((clients.len(), clients.taken()), (1, 1));
+    }
+
+    #[test]
+    fn a_guest_is_found_by_its_home_and_by_no_key() {
+        let clients = Clients::default();
+        let (own, shown) = secret();
+        let home = Arc::new(Home::new(own, 3, 9));
+        let (slot, _) = clients.enter(Key::Guest(Arc::clone(&home)));
+        assert!(clients.find(slot, &shown).is_none());
+        assert!(clients.find(slot, b"").is_none());
+        assert!(clients.guest(slot, &home).is_some());
+        let stranger = Arc::new(Home::new(CancelSecret::short(), 3, 9));
+        assert!(clients.guest(slot, &stranger).is_none());
+    }
+
+    #[test]
+    fn clients_are_asked_to_move_in_turn_and_few_at_a_time() {
+        let clients = Clients::default();
+        let all: Vec<_> = (0..1000)
+            .map(|_| clients.enter(Key::Own(CancelSecret::short())).1)
+            .collect();
+        let asked = || {
+            let moves = |control: &&Rc<Control>| control.wishes.get().has(Wishes::MOVE);
+            all.iter().filter(moves).count()
+        };
+        clients.ask_to_move(3);
+        assert_eq!(asked(), 3);
+        clients.ask_to_move(3);
+        assert_eq!(asked(), 6);
+        clients.ask_to_move(usize::MAX);
+        assert_eq!(asked(), 6 + LOOK);
+    }
+
+    /// There is one of each for every client, and most are idle.
+    #[test]
+    fn what_a_client_is_known_by_is_small() {
+        assert_eq!(size_of::<Entry>(), 16);
+        // With the counts of its `Rc` 120 bytes: what an allocator gives for 112 too.
+        assert_eq!(size_of::<Control>(), 104);
+    }
+
+    #[test]
+    fn who_comes_later_is_told_what_all_were_told() {
+        let clients = Clients::default();
+        let early = clients.enter(Key::Own(CancelSecret::short())).1;
+        clients.tell_all(Wishes::LEAVE);
+        let late = clients.enter(Key::Own(CancelSecret::short())).1;
+        for control in [early, late] {
+            assert!(control.wishes.get().has(Wishes::LEAVE));
+            assert!(!control.wishes.get().has(Wishes::STOP));
+        }
     }
 }

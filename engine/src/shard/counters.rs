@@ -26,6 +26,8 @@ counters! {
     connections,
     /// Connections that were accepted here and are served by another shard.
     passed_on,
+    /// Clients that have come from another shard between two transactions.
+    clients_moved,
     /// Clients that logged in.
     logins,
     /// Logins that failed.

@@ -52,7 +52,7 @@ fn place(shard: &Rc<Shard>, fd: OwnedFd) {
 
 /// Serves a client that is counted here.
 pub(super) fn welcome(shard: &Rc<Shard>, fd: OwnedFd) {
-    let counted = Counted(Rc::clone(shard));
+    let counted = Counted(Some(Rc::clone(shard)));
     bump(&shard.counters.connections);
     let tuned = net::tune_incoming(&fd).and_then(|()| net::source(&fd));
     let Ok(source) = tuned else {
@@ -66,19 +66,33 @@ pub(super) fn welcome(shard: &Rc<Shard>, fd: OwnedFd) {
     task::spawn(client::serve(counted, fd, source));
 }
 
-/// A client that counts for its shard until it leaves.
-pub struct Counted(Rc<Shard>);
+/// A client that counts for its shard until it leaves, or moves.
+pub struct Counted(Option<Rc<Shard>>);
 
 impl Counted {
+    /// A client that has come from another shard, which has counted it here.
+    pub fn arrived(shard: &Rc<Shard>) -> Self {
+        shard.loads.arrived(shard.id);
+        bump(&shard.counters.clients_moved);
+        Self(Some(Rc::clone(shard)))
+    }
+
     /// The shard that serves it.
-    pub fn shard(&self) -> &Rc<Shard> {
-        &self.0
+    pub fn shard(&self) -> Option<Rc<Shard>> {
+        self.0.clone()
+    }
+
+    /// It has gone to another shard, and counts there.
+    pub fn moved(mut self) {
+        self.0 = None;
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.loads.leave(self.0.id);
+        if let Some(shard) = self.0.take() {
+            shard.after_departure();
+        }
     }
 }
 

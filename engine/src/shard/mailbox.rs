@@ -1,12 +1,14 @@
 //! How shards and the rest of the process talk to a shard: a bounded channel,
 //! woken through the ring. Never on the path of a query.
 
-use super::{Arriving, Guard, PoolId};
+use super::{Arriving, Guard, Home, PoolId};
 use crate::ring::{Ring, WakeHandle};
+use crate::session::Guest;
 use admin::stats::ShardStats;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::any::Any;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A message to a shard.
@@ -56,6 +58,24 @@ pub enum Mail {
         /// When whoever asked does not wait for that any more.
         until: Instant,
     },
+    /// The same for a client that has moved to this shard.
+    CancelGuest {
+        /// Which client, and where it is.
+        home: Arc<Home>,
+        /// As above.
+        guard: Guard,
+        /// As above.
+        until: Instant,
+    },
+    /// A client that moves to this shard.
+    Guest(Box<Guest>),
+    /// A client that was at home here has left, on another shard.
+    Left {
+        /// Its place here.
+        slot: u32,
+    },
+    /// This shard has more clients than others: it is to give some away.
+    Balance,
     /// Somebody wants to see the counters.
     Stats(Sender<ShardStats>),
     /// A thread has finished a job of this shard.

@@ -3,9 +3,11 @@
 //! and what is never touched by a query in steady state: the pools' budgets,
 //! the users' credentials, what servers report at login.
 
+mod balance;
 mod cancel;
 mod clients;
 mod counters;
+mod home;
 mod listen;
 mod loads;
 mod lookup;
@@ -18,9 +20,11 @@ mod roles;
 mod run;
 mod secret;
 
+pub use balance::Balancer;
 pub use cancel::{Cancels, Capped};
-pub use clients::{Clients, Control};
+pub use clients::{Clients, Control, Key, Whereabouts, Wishes};
 pub use counters::{Counters, Times, bump};
+pub use home::Home;
 pub use listen::Counted;
 pub use loads::Loads;
 pub use lookup::{Answers, Found};
@@ -100,6 +104,8 @@ pub struct Shard {
     pub tls: Arc<Material>,
     /// Clients of all shards.
     pub loads: Arc<Loads>,
+    /// How it gives clients away.
+    balancer: Balancer,
     /// Replication connections, of all shards.
     pub replications: Arc<Budget>,
     /// Who may work on a TLS handshake.

@@ -156,6 +156,23 @@ impl Shard {
     }
 }
 
+impl Shard {
+    /// The same for a client that has proved it on another shard. Keys that are
+    /// known here may be newer.
+    pub(crate) fn pool_of_guest(
+        self: &Rc<Self>,
+        group: usize,
+        user: &str,
+        keys: Option<Keys>,
+    ) -> Result<Rc<ShardPool>, Refused> {
+        let pool = self.role_pool(group, user.as_bytes(), None)?;
+        if pool.keys().is_none() {
+            pool.set_keys(keys);
+        }
+        Ok(pool)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

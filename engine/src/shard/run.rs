@@ -1,11 +1,11 @@
 //! A shard's life, from its thread's start to its end.
 
 use super::{
-    Answers, Cancels, Clients, Counters, Loads, Mail, Mailbox, Offload, Postbox, ProcessIds,
-    Reports, Roles, Shard, ShardPool, cancel, listen,
+    Answers, Balancer, Cancels, Clients, Counters, Loads, Mail, Mailbox, Offload, Postbox,
+    ProcessIds, Reports, Roles, Shard, ShardPool, Wishes, cancel, listen,
 };
 use crate::client::{Brakes, Credentials, Places};
-use crate::config::Config;
+use crate::config::{Balance, Config};
 use crate::link::Handshakes;
 use crate::ring::{Ring, Sizes, drive, task};
 use crate::signal::Signal;
@@ -84,6 +84,7 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         reports: seed.reports,
         tls: seed.tls,
         loads: seed.loads,
+        balancer: Balancer::default(),
         replications: seed.replications,
         handshakes: Handshakes::default(),
         clients: Clients::default(),
@@ -108,6 +109,9 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         scratch: RefCell::default(),
         definitions: RefCell::default(),
     });
+    if shard.config.engine.balance == Balance::Restless && shard.peers.len() > 1 {
+        shard.clients.tell_all(Wishes::RESTLESS);
+    }
     let pools = seed.budgets.into_iter().enumerate();
     let pools: Vec<_> = pools
         .map(|(group, budget)| ShardPool::new(Rc::clone(&shard), group, budget))
@@ -152,18 +156,16 @@ fn open(shard: &Rc<Shard>, mail: Mail) {
         Mail::Client(fd) => listen::welcome(shard, fd),
         Mail::Drain => {
             if !shard.drain.is_given() {
+                shard.loads.stop_moves();
                 shard.drain.give();
                 task::spawn(drain(Rc::clone(shard)));
             }
-            shard.clients.each(|client| {
-                client.leave.set(true);
-                client.wake();
-            });
+            shard.clients.tell_all(Wishes::LEAVE);
         }
-        Mail::Stop => shard.clients.each(|client| {
-            client.stop.set(true);
-            client.wake();
-        }),
+        Mail::Stop => shard.clients.tell_all(Wishes::STOP),
+        Mail::Guest(guest) => guest.settle_in(shard),
+        Mail::Left { slot } => shard.clients.free(slot),
+        Mail::Balance => shard.give_clients_away(),
         Mail::Server(arriving) => shard.on_arriving(*arriving),
         Mail::Budget { pool } => {
             if let Some(pool) = shard.find_pool(pool) {
@@ -179,6 +181,9 @@ fn open(shard: &Rc<Shard>, mail: Mail) {
             guard,
             until,
         } => cancel::take(shard, slot, &key, guard, until),
+        Mail::CancelGuest { home, guard, until } => {
+            cancel::take_for_guest(shard, home, guard, until);
+        }
         Mail::Stats(reply) => {
             // The asker may have lost patience.
             let _ = reply.try_send(shard.stats());
@@ -190,7 +195,9 @@ fn open(shard: &Rc<Shard>, mail: Mail) {
 /// Waits for the clients to leave, says goodbye to the servers, ends the shard.
 /// Cancel requests are taken as long as any shard has clients: they come to any.
 async fn drain(shard: Rc<Shard>) {
-    while !shard.clients.is_empty() {
+    // One that was on its way here when moves were stopped does not find its
+    // shard gone.
+    while !shard.clients.is_empty() || shard.loads.expects(shard.id) {
         shard.ring.sleep(DRAIN_POLL).await;
     }
     shard.inhabited.fetch_sub(1, Ordering::AcqRel);

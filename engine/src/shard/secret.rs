@@ -5,6 +5,7 @@ use subtle::ConstantTimeEq;
 
 /// What a client was given to cancel its queries with; see `BackendKeyData`.
 /// Compared in constant time, never printed.
+#[derive(Clone)]
 pub struct CancelSecret {
     bytes: [u8; LONG],
     len: u8,
