@@ -40,7 +40,7 @@ ifeq ($(ARGS),)
 	PGMUX_TEST_POSTGRES=18 $(CARGO) test --locked -p tests --no-fail-fast $(addprefix --test ,$(ON_POSTGRES_18))
 endif
 
-# Half a minute of it, always the same, is part of `make test`.
+# Two minutes of it, with the same choices each time, are part of `make test`.
 soak:
 	@.ci/install build postgres
 	$(CARGO) build --locked -p engine --bin pgmux

@@ -5,7 +5,7 @@
 //! is answered is what pgmux must answer. Whatever a client writes, names, sets or sends bears its own tag, and no
 //! reply may bear another.
 //!
-//! `SOAK_SECONDS` says for how long (30; `make soak`: 600), `SOAK_SEED` repeats the choices of a run, `SOAK_CLIENTS` how many clients.
+//! `SOAK_SECONDS` says for how long (120; `make soak`: 600), `SOAK_SEED` repeats the choices of a run, `SOAK_CLIENTS` how many clients.
 
 mod client;
 mod dice;
@@ -41,7 +41,7 @@ const GROWTH_KIB: u64 = 8 * 1024;
 
 #[test]
 fn nobody_sees_anything_of_another_and_nothing_is_missing_afterwards() {
-    let seconds = number("SOAK_SECONDS").unwrap_or(30);
+    let seconds = number("SOAK_SECONDS").unwrap_or(GATE_SECONDS);
     let seed = number("SOAK_SEED").unwrap_or(GATE_SEED);
     println!("SOAK_SEED={seed}");
     let mut soak = Soak::start();
@@ -216,3 +216,4 @@ fn number(variable: &str) -> Option<u64> {
 
 /// A gate makes the same choices every time; `make soak` makes others in each run.
 const GATE_SEED: u64 = 1;
+const GATE_SECONDS: u64 = 120;
