@@ -1,7 +1,7 @@
 //! How long things took: counts of durations by size, in plain cells.
 //!
 //! Eight classes to each doubling, so a figure read from a histogram is at most an eighth too large, from a microsecond
-//! to 19 hours. To record one costs 16 instructions and touches two cells; the whole table is 2 KiB a histogram, and is
+//! to 19 hours. To record one touches two cells; the whole table is 2 KiB a histogram, and is
 //! copied only when somebody asks.
 
 use std::array;
