@@ -79,7 +79,7 @@ pub struct Args {
     /// Clients of the idle section.
     #[arg(long, default_value_t = 10_000)]
     pub idle_clients: u32,
-    /// One short round, extended and prepared at 64 clients only, 2,000 idle clients by trust, no section `scale`, no instruction counts.
+    /// One short round, extended and prepared at 64 clients only, 2,000 idle clients by trust, no sections `scale` and `secure`, no instruction counts.
     #[arg(long)]
     pub quick: bool,
     /// Where the report goes.
@@ -105,6 +105,8 @@ pub enum Section {
     Shards,
     /// 1, 2, 4 and 8 shards, and a fleet of PgBouncers.
     Scale,
+    /// Logins by SCRAM, with and without TLS, and clients by TLS.
+    Secure,
     /// Idle clients.
     Idle,
     /// Instructions per transaction.
@@ -124,6 +126,7 @@ impl Args {
             self.idle_clients = self.idle_clients.min(QUICK_IDLE_CLIENTS);
             self.skip.push(Section::Instructions);
             self.skip.push(Section::Scale);
+            self.skip.push(Section::Secure);
         }
         self
     }

@@ -11,6 +11,7 @@ use bytes::BytesMut;
 use postgres_protocol::message::frontend;
 use socket2::Socket;
 
+use crate::certificate::SSL_REQUEST;
 use crate::dsn::Dsn;
 use crate::idle::{make_room, source};
 use crate::interrupt::Interrupt;
@@ -343,8 +344,6 @@ fn micros(time: Duration) -> u32 {
     u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
 }
 
-/// Length and code.
-const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 const BETWEEN_LOGINS: Duration = Duration::from_millis(20);
 /// So that the running clients leave the machine to those who are measured.
 const BETWEEN_QUERIES: Duration = Duration::from_millis(1);

@@ -1,6 +1,7 @@
 //! Where a target listens, and as whom to log in.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
@@ -18,6 +19,8 @@ pub struct Dsn {
     pub password: Option<String>,
     /// Database.
     pub database: String,
+    /// The CA of the target's certificate, for one that is to be reached by TLS.
+    pub ca: Option<PathBuf>,
 }
 
 impl Dsn {
@@ -29,6 +32,7 @@ impl Dsn {
             user: SUPERUSER.to_owned(),
             password: None,
             database: DATABASE.to_owned(),
+            ca: None,
         }
     }
 
@@ -36,8 +40,16 @@ impl Dsn {
     /// password: it would show in the list of processes.
     pub fn conninfo(&self) -> String {
         let quote = |value: &str| format!("'{}'", value.replace('\\', r"\\").replace('\'', r"\'"));
+        // libpq prefers TLS where it is offered, and only then looks at the certificate.
+        let security = match &self.ca {
+            Some(ca) => format!(
+                "sslmode=verify-ca sslrootcert={}",
+                quote(&ca.display().to_string())
+            ),
+            None => "sslmode=disable".to_owned(),
+        };
         format!(
-            "host={} port={} user={} dbname={}",
+            "host={} port={} user={} dbname={} {security}",
             quote(&self.host),
             self.port,
             quote(&self.user),
@@ -189,6 +201,7 @@ mod tests {
             user: "al".into(),
             password: Some("p w".into()),
             database: "shop".into(),
+            ca: None,
         };
         assert_eq!(
             parsed("postgres://al:p%20w@127.0.0.1:6543/shop?sslmode=disable"),

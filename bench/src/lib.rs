@@ -16,11 +16,13 @@
 //! - [`sharing`]: cache lines that go from shard to shard;
 //! - [`attack`]: what strangers do to those who are let in;
 //! - [`scale`]: more shards than one, and a fleet of processes beside them;
+//! - [`secure`], [`certificate`]: logins, and clients that come by TLS;
 //! - [`instructions`], [`valgrind`]: user instructions per transaction;
 //! - [`report`]: Markdown, SVG and CSV.
 
 pub mod args;
 pub mod attack;
+pub mod certificate;
 pub mod cluster;
 pub mod counters;
 pub mod dsn;
@@ -40,6 +42,7 @@ pub mod procfs;
 pub mod report;
 pub mod results;
 pub mod scale;
+pub mod secure;
 pub mod sharing;
 pub mod stats;
 pub mod target;

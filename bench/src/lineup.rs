@@ -126,6 +126,15 @@ impl Lineup {
             .map(|starter| &**starter)
     }
 
+    /// The main ones, and other builds of pgmux beside them.
+    pub fn compared(&self) -> impl Iterator<Item = &dyn Start> {
+        let many = |name: &str| name.ends_with("-shards") || name == names::SPIKE;
+        self.starters
+            .iter()
+            .filter(move |starter| !many(&starter.name()))
+            .map(|starter| &**starter)
+    }
+
     /// The poolers whose instructions are counted: the main ones and the spike.
     pub fn counted(&self) -> impl Iterator<Item = &dyn Start> {
         let spike = self.starters.iter().filter(|s| s.name() == names::SPIKE);

@@ -14,14 +14,17 @@ use postgres_protocol::message::backend::{AuthenticationSaslBody, Message};
 use postgres_protocol::message::frontend;
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::certificate::Line;
 use crate::dsn::Dsn;
 use crate::target::Mode;
 
-/// A client that has logged in. It owns its socket and hardly more, so that thousands fit.
+/// A client that has logged in. It owns its socket and hardly more, so that thousands fit: one that came by TLS
+/// has forgotten its keys and can only sit there.
 #[derive(Debug)]
 pub struct Session {
     socket: Socket,
     pid: u32,
+    tls: bool,
 }
 
 impl Session {
@@ -29,15 +32,20 @@ impl Session {
     pub fn open(dsn: &Dsn, source: Option<Ipv4Addr>) -> Result<Self> {
         let socket = connect(dsn, source)?;
         socket.set_read_timeout(Some(LOGIN_LIMIT))?;
+        let line = match &dsn.ca {
+            Some(ca) => Line::secured(socket, ca)?,
+            None => Line::Clear(socket),
+        };
         let mut login = Login {
-            socket,
+            line,
             dsn,
             unread: BytesMut::new(),
             pid: 0,
         };
         login.run()?;
         Ok(Self {
-            socket: login.socket,
+            tls: dsn.ca.is_some(),
+            socket: login.line.into_socket(),
             pid: login.pid,
         })
     }
@@ -78,6 +86,9 @@ impl Session {
 
     /// Sends a request and waits until the other side is ready for the next.
     fn exchange(&self, request: &[u8]) -> Result<()> {
+        if self.tls {
+            bail!("a session by TLS is only for sitting there");
+        }
         (&self.socket).write_all(request)?;
         let mut unread = BytesMut::new();
         let mut chunk = [0u8; 1024];
@@ -101,6 +112,9 @@ impl Session {
 
     /// Says goodbye; the socket closes on drop.
     pub fn close(self) {
+        if self.tls {
+            return;
+        }
         let mut out = BytesMut::new();
         frontend::terminate(&mut out);
         let _ = (&self.socket).write_all(&out);
@@ -131,7 +145,7 @@ fn question(mode: Mode) -> Result<BytesMut> {
 }
 
 struct Login<'a> {
-    socket: Socket,
+    line: Line,
     dsn: &'a Dsn,
     unread: BytesMut,
     pid: u32,
@@ -146,10 +160,13 @@ impl Login<'_> {
             ("application_name", "pgmux-idle"),
         ];
         frontend::startup_message(parameters, &mut out)?;
-        self.socket.write_all(&out)?;
+        self.line.write_all(&out)?;
         loop {
             match self.message()? {
-                Message::AuthenticationCleartextPassword => self.password(self.secret()?)?,
+                Message::AuthenticationCleartextPassword => {
+                    let password = self.secret()?.to_owned();
+                    self.password(&password)?;
+                }
                 Message::AuthenticationMd5Password(body) => {
                     let user = self.dsn.user.as_bytes();
                     let hash = md5_hash(user, self.secret()?.as_bytes(), body.salt());
@@ -170,10 +187,10 @@ impl Login<'_> {
         password.context("the target asks for a password and none was given")
     }
 
-    fn password(&self, password: &str) -> Result<()> {
+    fn password(&mut self, password: &str) -> Result<()> {
         let mut out = BytesMut::new();
         frontend::password_message(password.as_bytes(), &mut out)?;
-        (&self.socket).write_all(&out)?;
+        self.line.write_all(&out)?;
         Ok(())
     }
 
@@ -190,14 +207,14 @@ impl Login<'_> {
         let mut scram = ScramSha256::new(self.secret()?.as_bytes(), ChannelBinding::unsupported());
         let mut out = BytesMut::new();
         frontend::sasl_initial_response(SCRAM_SHA_256, scram.message(), &mut out)?;
-        self.socket.write_all(&out)?;
+        self.line.write_all(&out)?;
         let M::AuthenticationSaslContinue(body) = self.reply()? else {
             bail!("the target left the SASL exchange");
         };
         scram.update(body.data())?;
         out.clear();
         frontend::sasl_response(scram.message(), &mut out)?;
-        self.socket.write_all(&out)?;
+        self.line.write_all(&out)?;
         let M::AuthenticationSaslFinal(body) = self.reply()? else {
             bail!("the target left the SASL exchange");
         };
@@ -219,10 +236,7 @@ impl Login<'_> {
             if let Some(message) = Message::parse(&mut self.unread)? {
                 return Ok(message);
             }
-            let read = self
-                .socket
-                .read(&mut chunk)
-                .context("waiting for a login")?;
+            let read = self.line.read(&mut chunk).context("waiting for a login")?;
             if read == 0 {
                 bail!("the target closed the connection during login");
             }

@@ -8,7 +8,9 @@
 mod output;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -42,6 +44,8 @@ pub struct Load<'a> {
     pub postmaster: u32,
     /// Log every transaction, for the worst wait may be any, and ask the pooler for its own counters before and after.
     pub closely: bool,
+    /// A login for every transaction.
+    pub connect: bool,
     /// Ctrl-C.
     pub interrupt: &'a Interrupt,
 }
@@ -104,6 +108,9 @@ impl Load<'_> {
             cpus: self.cpus,
             under: &[],
         };
+        if let Some(password) = &target.dsn.password {
+            write_password(logs.path(), password)?;
+        }
         let before = self.counters(target);
         let mut process = launch.start_piped(self.arguments(target, cell, logs.path()))?;
         let watched = Watched {
@@ -154,7 +161,10 @@ impl Load<'_> {
         if !self.closely {
             arguments.push(format!("--sampling-rate={SAMPLING_RATE}"));
         }
-        arguments.push(target.dsn.conninfo());
+        if self.connect {
+            arguments.push("--connect".to_owned());
+        }
+        arguments.push(target.dsn.conninfo() + &passfile(logs));
         arguments
     }
 
@@ -284,6 +294,21 @@ impl Watch {
     }
 }
 
+/// The part of a connection string that names where passwords are: it is in the list of processes, they are not.
+fn passfile(dir: &Path) -> String {
+    format!(" passfile='{}'", dir.join(PASSWORDS).display())
+}
+
+/// libpq ignores such a file when others may read it.
+fn write_password(dir: &Path, password: &str) -> Result<()> {
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create_new(true).mode(0o600);
+    let mut file = options.open(dir.join(PASSWORDS)).context("passwords")?;
+    let escaped = password.replace('\\', r"\\").replace(':', r"\:");
+    writeln!(file, "*:*:*:*:{escaped}")?;
+    Ok(())
+}
+
 /// Transactions per second over all reports but the first, which only marks the begin.
 fn tps(reports: &[Progress]) -> f64 {
     let mut transactions = 0.0;
@@ -356,6 +381,7 @@ fn lines(stderr: impl Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
+const PASSWORDS: &str = "passwords";
 const WARM_UP_SECONDS: u32 = 1;
 /// One transaction in ten is logged: some thousand samples a run, and no visible cost in pgbench.
 const SAMPLING_RATE: &str = "0.1";

@@ -1,6 +1,7 @@
 //! The targets that pgmux must meet, and whether it does.
 
 pub mod scale;
+pub mod secure;
 
 use crate::idle;
 use crate::peers::Auth;

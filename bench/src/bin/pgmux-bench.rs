@@ -17,6 +17,7 @@ use bench::pgbench::Load;
 use bench::report::Report;
 use bench::results::Results;
 use bench::scale::{self, Scaling};
+use bench::secure::{self, Secured};
 use bench::target::{Cell, Mode, names};
 use bench::verdict::{self, Check, Verdict};
 
@@ -58,6 +59,7 @@ fn run(args: &Args) -> Result<bool> {
         under: Vec::new(),
         clients_max: args.idle_clients.max(1_000) + 100,
         ready: Ready::LetsIn,
+        certificate: None,
         interrupt: &interrupt,
     };
 
@@ -75,6 +77,7 @@ fn run(args: &Args) -> Result<bool> {
         cpus: load_cpus.as_deref(),
         postmaster: cluster.pid(),
         closely: false,
+        connect: false,
         interrupt: &interrupt,
     };
     let plan = Plan {
@@ -93,13 +96,18 @@ fn run(args: &Args) -> Result<bool> {
     let scaling = (!scale_lineup.is_empty())
         .then(|| scale::measure(args, &scale_lineup, &site, &load, plan.deadline, &mut notes))
         .transpose()?;
+    let secured = args
+        .has(Section::Secure)
+        .then(|| secure::measure(args, &lineup, &site, &load, plan.deadline, &mut notes))
+        .transpose()?;
     let idle = measure_idle(args, &lineup, &site, &mut notes)?;
     let instructions = count_instructions(args, &lineup, &site, &pgbench, &mut notes)?;
     let report = Report {
         machine,
         settings: settings(args),
-        checks: checks(args, &results, scaling.as_ref(), &idle),
+        checks: checks(args, &results, scaling.as_ref(), secured.as_ref(), &idle),
         scaling,
+        secured,
         targets,
         results,
         idle,
@@ -135,10 +143,12 @@ fn checks(
     args: &Args,
     results: &Results,
     scaling: Option<&Scaling>,
+    secured: Option<&Secured>,
     idle: &[(String, Auth, idle::Figures)],
 ) -> Vec<Check> {
     let mut checks = verdict::judge(results, &args.shards, idle);
     checks.extend(scaling.map(verdict::scale::judge).unwrap_or_default());
+    checks.extend(secured.map(verdict::secure::judge).unwrap_or_default());
     checks
 }
 

@@ -73,6 +73,7 @@ fn run(args: &Args) -> Result<Vec<Window>> {
         under: Vec::new(),
         clients_max: 1_000,
         ready: Ready::LetsIn,
+        certificate: None,
         interrupt: &interrupt,
     };
     let plan = Plan {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 
+use crate::certificate::Certificate;
 use crate::cluster::Cluster;
 use crate::dsn::{Dsn, SUPERUSER};
 use crate::interrupt::Interrupt;
@@ -77,6 +78,8 @@ pub struct Site<'a> {
     pub clients_max: u32,
     /// When a pooler counts as started.
     pub ready: Ready,
+    /// The certificate with which clients must come by TLS; none means in clear.
+    pub certificate: Option<Certificate>,
     /// Ctrl-C.
     pub interrupt: &'a Interrupt,
 }
@@ -131,9 +134,14 @@ pub trait Start {
 impl Site<'_> {
     /// A file of one pooler, in a directory that every user of ours can read.
     fn file(&self, name: &str, auth: Auth, extension: &str) -> PathBuf {
+        let tls = if self.certificate.is_some() {
+            "-tls"
+        } else {
+            ""
+        };
         self.cluster
             .dir()
-            .join(format!("{name}-{}.{extension}", auth.word()))
+            .join(format!("{name}-{}{tls}.{extension}", auth.word()))
     }
 
     /// The host part of PostgreSQL's address.
@@ -148,6 +156,7 @@ impl Site<'_> {
     fn client_dsn(&self, port: u16, auth: Auth) -> Dsn {
         let mut dsn = Dsn::local(port);
         dsn.password = (auth == Auth::Scram).then(|| PASSWORD.to_owned());
+        dsn.ca = self.certificate.as_ref().map(|pair| pair.ca.clone());
         dsn
     }
 
@@ -212,6 +221,8 @@ fn version_line(program: &Path) -> String {
 pub const SERVERS: u32 = 20;
 /// The password of the SCRAM runs; it guards nothing.
 pub const PASSWORD: &str = "bench";
+/// The same as PostgreSQL keeps it: a pooler that is given the password itself would stretch it at every login.
+const SECRET: &str = "SCRAM-SHA-256$4096:cGdtdXggYmVuY2ggc2FsdA==$aPFs8PxTvQ0BRSk6cMnfwRJ19xDsLwlZshySQsGOzEg=:MOkjiGCv8mN/deXbJu4KsRowqGHlxXZ4w9AYhiiOW4k=";
 /// The role of all clients.
 const USER: &str = SUPERUSER;
 const START_LIMIT: Duration = Duration::from_secs(15);

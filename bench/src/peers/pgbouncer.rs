@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use rustix::process::Signal;
 
-use super::{Auth, PASSWORD, Peer, SERVERS, Site, Start, USER, version_line};
+use super::{Auth, Peer, SECRET, SERVERS, Site, Start, USER, version_line};
 use crate::cluster::free_port;
 use crate::dsn::DATABASE;
 use crate::process::Launch;
@@ -32,7 +32,7 @@ impl Start for PgBouncer {
             port,
             pool_size: SERVERS,
             prepares: knows(&version, PREPARES_SINCE),
-            more: "unix_socket_dir =\n".to_owned(),
+            more: format!("unix_socket_dir =\n{}", tls(site)),
         };
         let config = settings.write(site, auth)?;
 
@@ -59,6 +59,17 @@ impl Start for PgBouncer {
     }
 }
 
+/// The lines that demand TLS of clients.
+fn tls(site: &Site<'_>) -> String {
+    site.certificate.as_ref().map_or(String::new(), |pair| {
+        format!(
+            "client_tls_sslmode = require\nclient_tls_cert_file = {}\nclient_tls_key_file = {}\n",
+            pair.cert.display(),
+            pair.postgres_key.display(),
+        )
+    })
+}
+
 /// What differs between the configuration files of PgBouncers.
 pub(super) struct Settings<'a> {
     /// What the files are named after.
@@ -74,7 +85,7 @@ impl Settings<'_> {
     /// Writes the files that it needs, and gives the one that names the others.
     pub fn write(&self, site: &Site<'_>, auth: Auth) -> Result<PathBuf> {
         let users = site.file(self.name, auth, "users");
-        std::fs::write(&users, format!("\"{USER}\" \"{PASSWORD}\"\n"))?;
+        std::fs::write(&users, format!("\"{USER}\" \"{SECRET}\"\n"))?;
         let config = site.file(self.name, auth, "ini");
         let text = self.ini(site, auth, &users.display().to_string());
         std::fs::write(&config, text)?;

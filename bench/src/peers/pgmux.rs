@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 use rustix::process::Signal;
 
-use super::{Auth, PASSWORD, Peer, Site, Start, USER, version_line};
+use super::{Auth, Peer, SECRET, Site, Start, USER, version_line};
 use crate::cluster::free_port;
 use crate::dsn::DATABASE;
 use crate::process::{Launch, output};
@@ -50,7 +50,7 @@ impl Start for Pgmux {
             true => limits(site.clients_max),
             false => String::new(),
         };
-        let text = yaml(site, auth, port, self) + &limits;
+        let text = yaml(site, auth, port, self) + &limits + &tls(site);
         std::fs::write(&config, text)?;
         let launch = Launch {
             name: &name,
@@ -94,8 +94,18 @@ fn yaml(site: &Site<'_>, auth: Auth, port: u16, pgmux: &Pgmux) -> String {
          pool:\n  mode: transaction\n  max_connections: {servers}\n\
          backend:\n  user: {USER}\n  database: {DATABASE}\n\
          databases:\n  {DATABASE}:\n    writer: {writer}\n\
-         auth:\n  method: {method}\n  users:\n    - username: {USER}\n      password: {PASSWORD}\n"
+         auth:\n  method: {method}\n  users:\n    - username: {USER}\n      password: {SECRET:?}\n"
     )
+}
+
+/// The section that demands TLS of clients.
+fn tls(site: &Site<'_>) -> String {
+    site.certificate.as_ref().map_or(String::new(), |pair| {
+        format!(
+            "tls:\n  enabled: true\n  client_sslmode: require\n  cert_file: {:?}\n  key_file: {:?}\n",
+            pair.cert, pair.key,
+        )
+    })
 }
 
 /// Whether this build can limit clients by user and by database.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Report, picture_name, scale};
+use super::{Report, picture_name, scale, secure};
 use crate::results::{Figure, distinct};
 use crate::target::{Cell, Mode, names};
 use crate::verdict::spread_words;
@@ -25,6 +25,9 @@ pub fn render(report: &Report) -> String {
     }
     if let Some(scaling) = &report.scaling {
         scale::render(&mut text, scaling);
+    }
+    if let Some(secured) = &report.secured {
+        secure::render(&mut text, secured);
     }
     idle(&mut text, report);
     instructions(&mut text, report);
@@ -280,6 +283,7 @@ mod tests {
                 cut_short: false,
             },
             scaling: None,
+            secured: None,
             idle: Vec::new(),
             instructions: None,
             notes: vec!["a note".into()],

@@ -4,6 +4,7 @@ mod chart;
 mod csv;
 mod markdown;
 mod scale;
+mod secure;
 
 use std::path::Path;
 
@@ -15,6 +16,7 @@ use crate::machine::Machine;
 use crate::peers::Auth;
 use crate::results::{Figure, Results, distinct};
 use crate::scale::Scaling;
+use crate::secure::Secured;
 use crate::target::{Mode, Target};
 use crate::verdict::Check;
 
@@ -31,6 +33,8 @@ pub struct Report {
     pub results: Results,
     /// More shards than one.
     pub scaling: Option<Scaling>,
+    /// Logins, and clients by TLS.
+    pub secured: Option<Secured>,
     /// Idle clients.
     pub idle: Vec<(String, Auth, idle::Figures)>,
     /// Instructions, with what counted them.
