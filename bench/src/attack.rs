@@ -1,6 +1,7 @@
 //! What strangers do to those who are let in: how long a login and a query
 //! take while a crowd tries wrong passwords or never ends its logins.
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -94,7 +95,11 @@ pub fn measure(dsn: &Dsn, pid: u32, plan: Plan, interrupt: &Interrupt) -> Result
     if !matches!(dsn.host.as_str(), "127.0.0.1" | "localhost") {
         bail!("only a target on 127.0.0.1 is attacked");
     }
-    make_room(plan.half_open + plan.stalled + plan.runners, pid)?;
+    let guesses = u32::try_from(GUESSERS * GUESSES_OPEN)?;
+    make_room(
+        (plan.half_open + plan.stalled).max(guesses) + plan.runners,
+        pid,
+    )?;
     let phase = |name, crowd: &mut dyn FnMut() -> Result<String>| {
         let mut phase = watch(dsn, name, plan, interrupt, crowd)?;
         phase.rss_kib = phase.rss_kib.max(procfs::rss_kib(pid)?);
@@ -204,14 +209,23 @@ fn guess(dsn: &Dsn, plan: Plan, interrupt: &Interrupt) -> Result<String> {
                     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1))
                 };
                 let mut nth = thread;
-                while one().is_ok() && interrupt.check().is_ok() {
-                    nth += GUESSERS;
-                    let count = match guess_once(dsn, nth) {
-                        Ok(true) => refused,
+                // A refusal comes late on purpose; nobody who guesses waits for it.
+                let mut guessed = VecDeque::new();
+                let settle = |socket: Option<Socket>| {
+                    let count = match socket.as_ref().map(refusal) {
+                        Some(Ok(true)) => refused,
                         _ => turned_away,
                     };
                     count.fetch_add(1, Ordering::Relaxed);
+                };
+                while one().is_ok() && interrupt.check().is_ok() {
+                    nth += GUESSERS;
+                    guessed.push_back(guess_once(dsn, nth).ok().flatten());
+                    if guessed.len() > GUESSES_OPEN {
+                        guessed.pop_front().into_iter().for_each(settle);
+                    }
                 }
+                guessed.into_iter().for_each(settle);
             });
         }
     });
@@ -224,8 +238,8 @@ fn guess(dsn: &Dsn, plan: Plan, interrupt: &Interrupt) -> Result<String> {
     ))
 }
 
-/// Whether the exchange went on to its end, a refusal.
-fn guess_once(dsn: &Dsn, nth: usize) -> Result<bool> {
+/// A login with a wrong proof, up to the answer; none when it did not come so far.
+fn guess_once(dsn: &Dsn, nth: usize) -> Result<Option<Socket>> {
     let socket = half_open(dsn, nth)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     let mut chunk = [0u8; 2048];
@@ -247,10 +261,15 @@ fn guess_once(dsn: &Dsn, nth: usize) -> Result<bool> {
             frontend::sasl_response(format!("c=biws,{nonce},p={zeros}=").as_bytes(), &mut out)?;
         }
         Some([0, 0, 0, 3 | 5]) => frontend::password_message(b"md5-and-wrong", &mut out)?,
-        _ => return Ok(false),
+        _ => return Ok(None),
     }
     (&socket).write_all(&out)?;
-    Ok(receive(&socket, &mut chunk)?.first() == Some(&b'E'))
+    Ok(Some(socket))
+}
+
+/// Whether the exchange went on to its end, a refusal.
+fn refusal(socket: &Socket) -> Result<bool> {
+    Ok(receive(socket, &mut [0u8; 2048])?.first() == Some(&b'E'))
 }
 
 fn receive<'a>(mut socket: &Socket, chunk: &'a mut [u8]) -> Result<&'a [u8]> {
@@ -347,6 +366,8 @@ fn micros(time: Duration) -> u32 {
 const BETWEEN_LOGINS: Duration = Duration::from_millis(20);
 /// So that the running clients leave the machine to those who are measured.
 const BETWEEN_QUERIES: Duration = Duration::from_millis(1);
-/// Threads that guess; each has one connection at a time.
+/// Threads that guess.
 const GUESSERS: usize = 32;
+/// Wrong proofs of each that wait for their answer at the same time.
+const GUESSES_OPEN: usize = 128;
 const PATIENCE: Duration = Duration::from_secs(10);
