@@ -56,7 +56,9 @@ stats! {
     logins,
     /// Logins that failed since the start.
     login_failures,
-    /// Of these, those that a limit of clients refused.
+    /// Logins that were given up because their place was due to a client from another address, or because they stood still.
+    logins_ousted,
+    /// Of the failed ones, those that a limit of clients refused.
     limit_refusals,
     /// Clients now.
     clients,

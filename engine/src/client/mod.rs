@@ -25,7 +25,7 @@ use crate::limits::{CANCEL_HEARING, LAST_WORDS};
 use crate::link::Link;
 use crate::replication::Replication;
 use crate::session::Session;
-use crate::shard::{Counted, Shard, bump};
+use crate::shard::{Counted, Guest, Shard, bump};
 use protocol::encode::backend_message;
 use protocol::error::{ErrorFields, Fields, SqlState, field};
 use protocol::tag::backend_tag;
@@ -92,13 +92,13 @@ pub(crate) fn made_fatal(body: &[u8]) -> Vec<u8> {
 }
 
 /// Serves one client to its end.
-pub async fn serve(counted: Counted, fd: OwnedFd, source: Source) {
+pub async fn serve(counted: Counted, fd: OwnedFd, source: Source, guest: Guest) {
     let Some(shard) = counted.shard() else {
         return;
     };
     // The login's state is large and short-lived: it lives in a box of its
     // own, so that the task of an idle client stays small.
-    let moved = match Box::pin(log_in(shard, fd, source)).await {
+    let moved = match Box::pin(log_in(shard, fd, source, guest)).await {
         Some(LoggedIn::Session(session)) => session.run().await,
         Some(LoggedIn::Replication(replication, client)) => {
             Box::pin(replication.run(client)).await;
@@ -118,26 +118,34 @@ pub(crate) async fn serve_guest(counted: Counted, session: Box<Session>) {
     }
 }
 
-/// Goes on with a login until it is too late for it, or until so long after
-/// the process was told to stop.
+/// Goes on with a login until it is too late for it, until another has come
+/// in its place, or until so long after the process was told to stop.
 async fn before_the_end<T>(
     shard: &Shard,
+    guest: &Guest,
     deadline: Instant,
     grace: Duration,
     step: impl Future<Output = Result<T, Refused>>,
 ) -> Option<Result<T, Refused>> {
     futures_lite::future::or(
         async { shard.ring.until(Some(deadline), step).await.ok() },
-        async {
-            shard.drain.wait().await;
-            if !grace.is_zero() {
-                shard.ring.sleep(grace).await;
-            }
-            Some(Err(Refused::fatal(
-                SqlState::ADMIN_SHUTDOWN,
-                "terminating connection due to administrator command",
-            )))
-        },
+        futures_lite::future::or(
+            async {
+                guest.ousted().await;
+                bump(&shard.counters.logins_ousted);
+                None
+            },
+            async {
+                shard.drain.wait().await;
+                if !grace.is_zero() {
+                    shard.ring.sleep(grace).await;
+                }
+                Some(Err(Refused::fatal(
+                    SqlState::ADMIN_SHUTDOWN,
+                    "terminating connection due to administrator command",
+                )))
+            },
+        ),
     )
     .await
 }
@@ -147,22 +155,22 @@ enum LoggedIn {
     Replication(Box<Replication>, Link),
 }
 
-async fn log_in(shard: Rc<Shard>, fd: OwnedFd, source: Source) -> Option<LoggedIn> {
-    let _waiting = Waiting::enter(&shard, source);
+async fn log_in(shard: Rc<Shard>, fd: OwnedFd, source: Source, guest: Guest) -> Option<LoggedIn> {
     let mut socket = Link::plain(shard.ring.socket(fd));
     let begun = shard.ring.micros();
     let deadline = Instant::now() + shard.config.proxy.login_timeout;
     // A future that others wrap is in each of them twice, as what they were
     // given and as what they wait for: thousands may be half open.
     let hearing = Box::pin(greet::hear(&shard, &mut socket, source));
-    let outcome = match before_the_end(&shard, deadline, CANCEL_HEARING, hearing).await {
+    let outcome = match before_the_end(&shard, &guest, deadline, CANCEL_HEARING, hearing).await {
         Some(Ok(Heard::Cancel(asked))) => {
             Box::pin(cancel::pass_on(&shard, &socket, asked)).await;
             return None;
         }
         Some(Ok(Heard::Wish(wish, unread))) => {
+            guest.moved(Instant::now());
             let login = greet::log_in(&shard, &socket, source, *wish, unread);
-            before_the_end(&shard, deadline, Duration::ZERO, Box::pin(login)).await
+            before_the_end(&shard, &guest, deadline, Duration::ZERO, Box::pin(login)).await
         }
         Some(Err(refused)) => Some(Err(refused)),
         None => None,
@@ -192,7 +200,8 @@ async fn log_in(shard: Rc<Shard>, fd: OwnedFd, source: Source) -> Option<LoggedI
             bump(&shard.counters.login_failures);
             let delay = shard.brakes.failed(source, &user, Instant::now());
             if !delay.is_zero() {
-                shard.ring.sleep(delay).await;
+                guest.failing();
+                futures_lite::future::or(shard.ring.sleep(delay), guest.ousted()).await;
             }
             say_and_close(&socket, &words).await;
         }
@@ -219,34 +228,6 @@ pub fn turn_away(shard: &Shard, fd: OwnedFd) {
         "sorry, too many clients are logging in",
     ));
     socket.linger();
-}
-
-struct Waiting<'a>(&'a Shard, Source);
-
-impl<'a> Waiting<'a> {
-    fn enter(shard: &'a Shard, source: Source) -> Self {
-        shard.unauthenticated.set(shard.unauthenticated.get() + 1);
-        if let Source::Host(address) = source {
-            *shard.sources.borrow_mut().entry(address).or_default() += 1;
-        }
-        Self(shard, source)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        let Self(shard, source) = self;
-        shard.unauthenticated.set(shard.unauthenticated.get() - 1);
-        if let Source::Host(address) = source {
-            let mut sources = shard.sources.borrow_mut();
-            if let Some(count) = sources.get_mut(address) {
-                *count -= 1;
-                if *count == 0 {
-                    sources.remove(address);
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]

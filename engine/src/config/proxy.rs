@@ -50,13 +50,13 @@ pub(super) const KEYS: &[Key] = &[
         path: "proxy.max_unauthenticated",
         kind: Kind::Whole(1, 1_000_000),
         unset: Unset::Is("1024"),
-        about: "The most clients of one shard that have not logged in yet; more are turned away.",
+        about: "The most clients of one shard that have not logged in yet; one more takes the place of one from the address that has the most, or is turned away.",
     },
     Key {
         path: "proxy.max_unauthenticated_per_source",
         kind: Kind::Whole(1, 1_000_000),
         unset: Unset::Is("512"),
-        about: "The most of them that may come from one address.",
+        about: "The most of them that may come from one address (of IPv6: one /64); one more takes the place of one that has done nothing for a second, or is turned away.",
     },
 ];
 

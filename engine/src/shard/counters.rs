@@ -32,6 +32,8 @@ counters! {
     logins,
     /// Logins that failed.
     login_failures,
+    /// Logins given up because the place at the door was another's due.
+    logins_ousted,
     /// Clients refused by a limit once they had proved who they are.
     limit_refusals,
     /// Leases that ended with a server given back clean.

@@ -1,7 +1,6 @@
 //! Accepting clients.
 
-use super::{Mail, Shard, bump};
-use crate::auth::Source;
+use super::{Mail, Room, Shard, bump};
 use crate::client;
 use crate::net;
 use crate::ring::{Listener, task};
@@ -59,11 +58,15 @@ pub(super) fn welcome(shard: &Rc<Shard>, fd: OwnedFd) {
         // The client has left already.
         return;
     };
-    if is_crowded(shard, source) {
-        client::turn_away(shard, fd);
-        return;
+    let proxy = &shard.config.proxy;
+    let room = Room {
+        all: proxy.max_unauthenticated as usize,
+        of_a_place: proxy.max_unauthenticated_per_source as usize,
+    };
+    match shard.door.enter(source, room, Instant::now()) {
+        Some(guest) => task::spawn(client::serve(counted, fd, source, guest)),
+        None => client::turn_away(shard, fd),
     }
-    task::spawn(client::serve(counted, fd, source));
 }
 
 /// A client that counts for its shard until it leaves, or moves.
@@ -94,18 +97,4 @@ impl Drop for Counted {
             shard.after_departure();
         }
     }
-}
-
-/// Too many have not logged in, here or from the same address.
-fn is_crowded(shard: &Shard, source: Source) -> bool {
-    let proxy = &shard.config.proxy;
-    let from_there = match source {
-        Source::Local => 0,
-        Source::Host(address) => {
-            let sources = shard.sources.borrow();
-            sources.get(&address).copied().unwrap_or_default()
-        }
-    };
-    shard.unauthenticated.get() >= proxy.max_unauthenticated as usize
-        || from_there >= proxy.max_unauthenticated_per_source
 }

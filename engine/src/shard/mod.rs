@@ -7,6 +7,7 @@ mod balance;
 mod cancel;
 mod clients;
 mod counters;
+mod door;
 mod home;
 mod listen;
 mod loads;
@@ -24,6 +25,7 @@ pub use balance::Balancer;
 pub use cancel::{Cancels, Capped};
 pub use clients::{Clients, Control, Key, Whereabouts, Wishes};
 pub use counters::{Counters, Times, bump};
+pub use door::{Door, Guest, Room};
 pub use home::Home;
 pub use listen::Counted;
 pub use loads::Loads;
@@ -51,7 +53,6 @@ use offload::Offload;
 use router::effects::Effects;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -76,7 +77,7 @@ pub struct Shard {
     /// Cancel requests on their way.
     pub cancels: Cancels,
     /// Clients that have not logged in.
-    pub unauthenticated: Cell<usize>,
+    pub door: Door,
     /// Clients that wait for a server, of any pool.
     pub waiting: Cell<u32>,
     /// Given when the process is told to stop: no new clients, the idle ones
@@ -94,8 +95,6 @@ pub struct Shard {
     pub brakes: Arc<Brakes>,
     /// How many clients there are, on all shards.
     pub places: Arc<Places>,
-    /// Clients that have not logged in, by where they come from.
-    pub sources: RefCell<HashMap<IpAddr, u32>>,
     /// The roles of clients, for all shards.
     pub roles: Arc<Roles>,
     /// What servers report at login, for all shards.
@@ -151,7 +150,7 @@ impl Shard {
         let ring = self.ring.stats();
         let mut stats = self.counters.snapshot();
         stats.clients = self.clients.len() as u64;
-        stats.logging_in = self.unauthenticated.get() as u64;
+        stats.logging_in = self.door.count() as u64;
         stats.cancels_under_way = self.cancels.under_way() as u64;
         stats.sockets = self.ring.open_sockets() as u64;
         stats.buffers_lent = u64::from(self.ring.lent_buffers());

@@ -1,7 +1,7 @@
 //! A shard's life, from its thread's start to its end.
 
 use super::{
-    Answers, Balancer, Cancels, Clients, Counters, Loads, Mail, Mailbox, Offload, Postbox,
+    Answers, Balancer, Cancels, Clients, Counters, Door, Loads, Mail, Mailbox, Offload, Postbox,
     ProcessIds, Reports, Roles, Shard, ShardPool, Wishes, cancel, listen,
 };
 use crate::client::{Brakes, Credentials, Places};
@@ -80,7 +80,6 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         brakes: seed.brakes,
         places: seed.places,
         roles: seed.roles,
-        sources: RefCell::default(),
         reports: seed.reports,
         tls: seed.tls,
         loads: seed.loads,
@@ -93,7 +92,7 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         process_ids: ProcessIds::new(seed.config.engine.instance_id, peers.len()),
         cancels: Cancels::new(seed.config.peers.len()),
         config: seed.config,
-        unauthenticated: Cell::new(0),
+        door: Door::default(),
         waiting: Cell::new(0),
         drain: Signal::default(),
         deaf: Signal::default(),
@@ -205,7 +204,7 @@ async fn drain(shard: Rc<Shard>) {
         shard.ring.sleep(DRAIN_POLL).await;
     }
     shard.deaf.give();
-    while !shard.clients.is_empty() || shard.unauthenticated.get() > 0 {
+    while !shard.clients.is_empty() || shard.door.count() > 0 {
         shard.ring.sleep(DRAIN_POLL).await;
     }
     let deadline = Instant::now() + GOODBYES;
