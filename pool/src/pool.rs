@@ -1,13 +1,16 @@
 //! The servers and the waiting clients of one shard for one (group, target), and every decision about them.
 
+mod logins;
 mod moving;
+mod time;
 
 pub use moving::Moving;
+pub use time::Expired;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::backoff::{Backoff, shortened};
+use crate::backoff::Backoff;
 use crate::hunger::{Asking, Hunger};
 use crate::servers::{ServerKey, Servers, State};
 use crate::total::Wake;
@@ -89,16 +92,6 @@ pub enum CloseReason {
     Retired,
 }
 
-/// What has run out of time.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use = "expired servers are to be closed, expired waiters to be told"]
-pub struct Expired<K, W> {
-    /// To be closed, then discarded.
-    pub servers: Vec<(K, CloseReason)>,
-    /// Clients that have waited for `connection_timeout`; they are out of the queue.
-    pub waiters: Vec<W>,
-}
-
 /// Clients that go on waiting ask the other shards again after this time, and then ever more slowly.
 pub const PATIENCE: Duration = Duration::from_millis(10);
 
@@ -111,10 +104,6 @@ pub const MARGIN: Duration = Duration::from_millis(20);
 
 /// For this long a server that has moved stays while clients wait.
 pub const SETTLING: Duration = Duration::from_millis(5);
-
-/// A server of a pool that is larger than `max_connections` leaves when it has been idle for this long: a client that
-/// asks again and again keeps it, and does not wait for `reserve_timeout` each time.
-const RESERVE_IDLE: Duration = Duration::from_secs(1);
 
 impl<K: ServerKey, W: Copy> Pool<K, W> {
     /// An empty pool of shard number `shard` (from 0 to the budget's number of shards less one).
@@ -160,60 +149,6 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
         waited
     }
 
-    /// How many logins the engine must start now; each holds a permit until it is reported.
-    pub fn logins_wanted(&mut self, now: Instant) -> u32 {
-        self.backoff.settle(now);
-        self.in_hand += self.budget.collect(self.shard);
-        let before = self.logins;
-        while self.lacking(now) > 0
-            && (self.in_hand > 0 || self.budget.try_take() || self.takes_reserve(now))
-        {
-            self.in_hand = self.in_hand.saturating_sub(1);
-            self.logins += 1;
-        }
-        self.want_of_total(now);
-        self.ask_other_shards(now);
-        self.refill(now);
-        self.pass_on_surplus(now);
-        self.logins - before
-    }
-
-    /// A login has succeeded. `jitter` (0 to 1) shortens the server's lifetime by up to a tenth, so that servers that
-    /// were opened together do not all close together.
-    ///
-    /// # Panics
-    /// When no login is in flight, or a server of this key is here already.
-    pub fn connected(&mut self, key: K, now: Instant, jitter: f64) -> Placed<W> {
-        self.end_login();
-        self.backoff.succeeded();
-        let lifetime = self
-            .settings
-            .max_lifetime()
-            .map(|lifetime| shortened(lifetime, 0.1 * jitter));
-        let end = lifetime.and_then(|lifetime| now.checked_add(lifetime));
-        let at = self.servers.insert(key, now, now, end);
-        self.budget.publish_open(self.shard, self.servers.open());
-        self.place(at, now)
-    }
-
-    /// A login has failed, or was given up. The next is started after a pause. When this leaves the pool without a live
-    /// server and without another login in flight, all waiting clients are returned: they fail with this login's error.
-    ///
-    /// # Panics
-    /// When no login is in flight.
-    pub fn login_failed(&mut self, now: Instant, jitter: f64) -> Vec<W> {
-        self.end_login();
-        self.backoff.failed(&self.settings, now, jitter);
-        let mut failed = Vec::new();
-        if self.servers.live() == 0 && self.logins == 0 {
-            failed.reserve_exact(self.waiters.len());
-            failed.extend(std::iter::from_fn(|| self.waiters.pop()));
-        }
-        self.end_hunger_of_nobody();
-        self.return_permit();
-        failed
-    }
-
     /// A client is done with its server, and the server is clean.
     ///
     /// # Panics
@@ -249,50 +184,6 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
             None => self.return_permit(),
         }
         true
-    }
-
-    /// Whatever has run out of time; costs as much as there is of it.
-    pub fn expire(&mut self, now: Instant) -> Expired<K, W> {
-        let mut waiters = Vec::new();
-        while self
-            .waiter_deadline()
-            .is_some_and(|deadline| deadline <= now)
-        {
-            waiters.extend(self.waiters.pop());
-        }
-        self.end_hunger_of_nobody();
-        let mut servers = Vec::new();
-        while let Some(at) = self.servers.pop_outlived(now) {
-            servers.push((self.servers.close(at, None), CloseReason::Lifetime));
-        }
-        while let Some((at, reason)) = self.useless_idle(now) {
-            servers.push((self.servers.close(at, None), reason));
-        }
-        Expired { servers, waiters }
-    }
-
-    /// When [`Pool::expire`] and [`Pool::logins_wanted`] are to be called at the latest.
-    pub fn next_deadline(&self) -> Option<Instant> {
-        let idle = self.servers.longest_idle().and_then(|at| {
-            self.servers
-                .slot(at)
-                .idle_since
-                .checked_add(self.idle_limit()?.0)
-        });
-        [
-            self.waiter_deadline(),
-            idle,
-            self.servers.next_end(),
-            self.login_deadline(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
-    }
-
-    /// When a server that becomes idle now is to be closed for that, unless it is used before.
-    pub fn idle_end(&self, now: Instant) -> Option<Instant> {
-        now.checked_add(self.idle_limit()?.0)
     }
 
     /// Whether one more waiting client changes nothing: others wait already, there is no permit for a login, and no
@@ -447,73 +338,6 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
         }
     }
 
-    /// The logins that waiting clients lack, that may be started now, and for which there may be no permit.
-    fn lacking(&self, now: Instant) -> u32 {
-        if self.backoff.is_over(now) {
-            self.unserved().min(self.logins_left())
-        } else {
-            0
-        }
-    }
-
-    fn logins_left(&self) -> u32 {
-        self.settings.logins_max.saturating_sub(self.logins)
-    }
-
-    /// Waiting clients for which no login is in flight.
-    fn unserved(&self) -> u32 {
-        u32::try_from(self.waiters.len())
-            .unwrap_or(u32::MAX)
-            .saturating_sub(self.logins)
-    }
-
-    /// Opens servers up to the minimum, but takes no permit that a starving shard could use.
-    fn refill(&mut self, now: Instant) {
-        if !self.backoff.is_over(now) {
-            return;
-        }
-        while self.servers.live() + self.logins < self.min_share()
-            && self.logins < self.settings.logins_max
-            && self.budget.is_calm()
-            && self.budget.try_take()
-        {
-            self.logins += 1;
-        }
-    }
-
-    /// Whether a client has waited for so long that its server may be one of the reserve. Those before it have a login.
-    fn reserve_is_due(&self, now: Instant) -> bool {
-        let since = self.waiters.since_behind(self.logins);
-        let waited = since.map(|since| now.saturating_duration_since(since));
-        waited >= self.settings.reserve_timeout() && self.settings.reserve_timeout().is_some()
-    }
-
-    fn takes_reserve(&self, now: Instant) -> bool {
-        self.reserve_is_due(now) && self.budget.try_take_reserve()
-    }
-
-    /// Where the total has no permit for a client, though the pool's own budget has.
-    fn want_of_total(&mut self, now: Instant) {
-        let Some(total) = self.budget.total() else {
-            return;
-        };
-        let reserve = self.reserve_is_due(now);
-        let lacks = self.lacking(now) > self.budget.promised(self.shard);
-        let since = self
-            .waiters
-            .oldest()
-            .filter(|_| lacks && self.budget.has_room(reserve));
-        let Some(since) = since else {
-            return self.end_want();
-        };
-        if total.want(&self.budget, self.shard, since, reserve) {
-            self.logins += 1;
-            return self.end_want();
-        }
-        let want = self.want.get_or_insert_default();
-        self.asks |= want.asks(now) && total.is_short();
-    }
-
     /// Whether a pool that shares the total has waited so much longer that a server in use here is to be its, which is
     /// then promised.
     fn owes_total(&self) -> bool {
@@ -536,64 +360,12 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
         }
     }
 
-    fn ask_other_shards(&mut self, now: Instant) {
-        if self.budget.shards() == 1 {
-            return;
-        }
-        let promised = self.budget.promised(self.shard);
-        let since = match self.waiters.oldest() {
-            Some(since) if self.unserved() > promised => since,
-            _ => return self.end_hunger(),
-        };
-        if self.hunger.is_none() {
-            // Without any server nobody is served, however seldom one asks.
-            if self.servers.live() == 0 && self.logins == 0 {
-                self.asking.hurry();
-            }
-            if !self.asking.is_due(now) {
-                return;
-            }
-        }
-        let is_known = self.budget.is_hungry(self.shard);
-        if Hunger::must_be_told(self.hunger.as_ref(), since, is_known) {
-            self.budget.hunger(self.shard, since);
-            self.hunger = Some(Hunger::new(since));
-            if self.lacking(now) > 0 && self.budget.try_take() {
-                self.logins += 1;
-                self.end_hunger();
-                return;
-            }
-        }
-        if self.asking.asks(now) {
-            self.wakes.extend(self.budget.owners(self.shard));
-        }
-    }
-
-    fn pass_on_surplus(&mut self, now: Instant) {
-        let usable = if self.backoff.is_over(now) {
-            self.unserved()
-        } else {
-            0
-        };
-        while self.in_hand > usable {
-            self.in_hand -= 1;
-            self.return_permit();
-        }
-    }
-
     fn return_permit(&mut self) {
         self.wakes.extend(self.budget.pass_on(
             self.shard,
             self.waiters.oldest(),
             &mut self.other_wakes,
         ));
-    }
-
-    fn end_login(&mut self) {
-        self.logins = self
-            .logins
-            .checked_sub(1)
-            .expect("a login that ends is in flight");
     }
 
     fn end_hunger_of_nobody(&mut self) {
@@ -607,70 +379,6 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
         if self.hunger.take().is_some() {
             self.budget.sated(self.shard);
         }
-    }
-
-    fn useless_idle(&self, now: Instant) -> Option<(u32, CloseReason)> {
-        let at = self.servers.longest_idle()?;
-        if self.budget.excess() > self.servers.closing() {
-            return Some((at, CloseReason::Shrunk));
-        }
-        let (limit, reason) = self.idle_limit()?;
-        let idle = now.saturating_duration_since(self.servers.slot(at).idle_since);
-        (idle >= limit).then_some((at, reason))
-    }
-
-    /// How long a server may be idle, and why no longer.
-    fn idle_limit(&self) -> Option<(Duration, CloseReason)> {
-        let surplus = self.servers.live() > self.min_share();
-        let timeout = self.settings.idle_timeout().filter(|_| surplus);
-        if self.budget.uses_reserve() && timeout.is_none_or(|timeout| timeout > RESERVE_IDLE) {
-            return Some((RESERVE_IDLE, CloseReason::Reserve));
-        }
-        timeout.map(|timeout| (timeout, CloseReason::IdleTimeout))
-    }
-
-    fn waiter_deadline(&self) -> Option<Instant> {
-        self.waiters
-            .oldest()?
-            .checked_add(self.settings.connection_timeout?)
-    }
-
-    /// When [`Pool::logins_wanted`] may answer otherwise than now, without anything else happening.
-    fn login_deadline(&self) -> Option<Instant> {
-        let lacking = self.unserved().min(self.logins_left());
-        let below_min = self.servers.live() + self.logins < self.min_share();
-        let login = self.backoff.until().filter(|_| lacking > 0 || below_min);
-        let may_log_in =
-            self.backoff.until().is_none() && lacking > self.budget.promised(self.shard);
-        let permit = self.permit_deadline().filter(|_| may_log_in);
-        [login, permit, self.next_ask()].into_iter().flatten().min()
-    }
-
-    /// When there may be a permit of the total, or of the reserve.
-    fn permit_deadline(&self) -> Option<Instant> {
-        let next = self.want.as_ref().and_then(Asking::next);
-        next.or_else(|| self.reserve_deadline())
-    }
-
-    /// When this shard asks the others the next time. They may have idle servers where no login succeeds.
-    fn next_ask(&self) -> Option<Instant> {
-        if self.budget.shards() == 1 || self.unserved() <= self.budget.promised(self.shard) {
-            return None;
-        }
-        self.asking.next()
-    }
-
-    /// When the next client will have waited long enough for the reserve, if there is any left.
-    fn reserve_deadline(&self) -> Option<Instant> {
-        let timeout = self.settings.reserve_timeout()?;
-        let since = self.waiters.since_behind(self.logins)?;
-        since
-            .checked_add(timeout)
-            .filter(|_| self.budget.has_room(true))
-    }
-
-    fn min_share(&self) -> u32 {
-        self.settings.min_share(self.shard, self.budget.shards())
     }
 }
 
