@@ -167,6 +167,37 @@ impl Tls {
     }
 }
 
+impl Tls {
+    /// Shakes hands, says `bytes` and that nothing more will be said, all in the flight that ends the handshake.
+    pub(crate) fn say_at_once(
+        &self,
+        stream: &mut TcpStream,
+        bytes: &[u8],
+    ) -> io::Result<TlsStream> {
+        let mut connection = self.connection();
+        loop {
+            let over = !connection.is_handshaking();
+            if over {
+                connection.writer().write_all(bytes)?;
+                connection.send_close_notify();
+            }
+            let mut flight = Vec::new();
+            while connection.wants_write() {
+                connection.write_tls(&mut flight)?;
+            }
+            stream.write_all(&flight)?;
+            if over {
+                let stream = stream.try_clone()?;
+                return Ok(TlsStream { connection, stream });
+            }
+            if connection.read_tls(stream)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            connection.process_new_packets().map_err(io::Error::other)?;
+        }
+    }
+}
+
 /// A stream that has shaken hands.
 #[derive(Debug)]
 pub struct TlsStream {

@@ -8,7 +8,7 @@ use std::path::Path;
 use zeroize::Zeroizing;
 
 use crate::auth::Method;
-use crate::config::{ChannelBinding, Config, Group, ListenAddr, SslMode, Target};
+use crate::config::{ChannelBinding, Config, Group, ListenAddr, ServerAuth, SslMode, Target};
 
 /// A line for each, with the key that it is about.
 pub(super) fn warnings(config: &Config, file: &Path) -> Vec<String> {
@@ -17,9 +17,28 @@ pub(super) fn warnings(config: &Config, file: &Path) -> Vec<String> {
     of_logins(config, file, &mut found);
     of_limits(config, &mut found);
     for group in &config.groups {
+        if config.proxy.allow_replication {
+            of_replication(config, group, &mut found);
+        }
         of_servers(group, &mut found);
     }
     found
+}
+
+/// A walsender sees all that its role may, which for most roles that replicate
+/// is every database of the cluster.
+fn of_replication(config: &Config, group: &Group, found: &mut Vec<String>) {
+    if group.passthrough {
+        return;
+    }
+    let who = match &config.auth.rules {
+        Some(_) => "whom a rule lets in for that",
+        None => "everybody who may log in",
+    };
+    let Group { name, user, .. } = group;
+    found.push(format!(
+        "proxy.allow_replication: {who} replicates {name} as {user}, whatever its own role may do; backend.user: passthrough asks PostgreSQL about that role"
+    ));
 }
 
 fn of_clients(config: &Config, found: &mut Vec<String>) {
@@ -121,6 +140,9 @@ fn has_passwords(file: &Path) -> bool {
 
 fn of_servers(group: &Group, found: &mut Vec<String>) {
     let key = |name: &str| format!("databases.{}: backend.{name}", group.name);
+    if let Some(file) = &group.password_file {
+        unguarded(&key("password_file"), file, found);
+    }
     if let Some((_, file)) = &group.tls.cert {
         unguarded(&key("server_key_file"), file, found);
     }
@@ -132,6 +154,12 @@ fn of_servers(group: &Group, found: &mut Vec<String>) {
         return;
     }
     let (tls, sslmode) = (&group.tls, key("server_sslmode"));
+    if tls.mode < SslMode::Require && group.auth_methods.contains(&ServerAuth::Cleartext) {
+        found.push(format!(
+            "{}: password says it to {host} in clear; server_sslmode: require or better hides it",
+            key("auth_methods")
+        ));
+    }
     match tls.mode {
         SslMode::Disable => found.push(format!(
             "{sslmode}: what is said to {host} is not encrypted"
@@ -220,6 +248,41 @@ mod tests {
     }
 
     #[test]
+    fn passwords_in_clear_to_distant_servers_are_warned_of() {
+        let here = "proxy: {listen: /tmp}";
+        let methods = "auth_methods: [scram-sha-256, password]";
+        assert_eq!(
+            warned(here, &format!("{{{methods}, server_sslmode: prefer}}")),
+            ["backend.auth_methods", "backend.server_sslmode"]
+        );
+        let bound = "server_sslmode: require, server_channel_binding: require";
+        assert_eq!(warned(here, &format!("{{{methods}, {bound}}}")), [""; 0]);
+    }
+
+    #[test]
+    fn replication_as_somebody_else_is_warned_of() {
+        let found = |allowed: bool, user: &str| {
+            let text = format!(
+                "proxy: {{listen: /tmp, allow_replication: {allowed}}}\n\
+                 backend: {{user: {user}}}\ndatabases: {{a: {{writer: /tmp}}}}\n\
+                 auth: {{users: [{{username: x, password: y}}]}}\n"
+            );
+            let config = Config::parse(&text, "x.yaml").unwrap_or_else(|errors| panic!("{errors}"));
+            warnings(&config, Path::new(""))
+        };
+        let warned = found(true, "postgres");
+        assert_eq!(warned.len(), 1, "{warned:#?}");
+        assert!(
+            warned[0].starts_with(
+                "proxy.allow_replication: everybody who may log in replicates a as postgres"
+            ),
+            "{warned:#?}"
+        );
+        assert_eq!(found(true, "passthrough"), [""; 0]);
+        assert_eq!(found(false, "postgres"), [""; 0]);
+    }
+
+    #[test]
     fn servers_on_this_machine_need_no_tls() {
         let text = "proxy: {listen: /tmp}\ndatabases: {a: {writer: /tmp}, b: {writer: 127.0.0.1}, c: {writer: localhost}}\nauth: {users: [{username: x, password: y}]}\n";
         let config = Config::parse(text, "x.yaml").unwrap_or_else(|errors| panic!("{errors}"));
@@ -238,6 +301,8 @@ mod tests {
             path
         };
         write("users", "\"a\" \"b\"\n", 0o644);
+        write("backend", "secret\n", 0o644);
+        write("asking", "secret\n", 0o644);
         write(
             "hba",
             "host all all 127.0.0.1/32 trust\nhost all all all password\nhost all all samenet trust\n",
@@ -246,7 +311,9 @@ mod tests {
         let text = |password: &str| {
             format!(
                 "proxy: {{listen: 0.0.0.0:1}}\n\
-                 backend: {{password: {password}}}\ndatabases: {{a: {{writer: /tmp}}}}\nauth: {{hba_file: hba, file: users}}\n"
+                 backend: {{password: {password}}}\n\
+                 databases: {{a: {{writer: /tmp}}, b: {{writer: /tmp, backend: {{password_file: backend}}}}}}\n\
+                 auth: {{hba_file: hba, file: users, query: on, query_user: q, query_password_file: asking}}\n"
             )
         };
         let found = |password: &str, mode| {
@@ -256,14 +323,23 @@ mod tests {
             let config = config.unwrap_or_else(|errors| panic!("{errors}"));
             let mut found = Vec::new();
             of_logins(&config, &file, &mut found);
+            for group in &config.groups {
+                of_servers(group, &mut found);
+            }
             found
         };
         let warned = found("x", 0o644);
         let about = |word: &str| warned.iter().filter(|line| line.contains(word)).count();
-        assert_eq!(warned.len(), 4, "{warned:#?}");
+        assert_eq!(warned.len(), 6, "{warned:#?}");
         assert_eq!(about("hba:3: trust"), 1, "{warned:#?}");
         assert_eq!(about("hba:2: password"), 1, "{warned:#?}");
-        assert_eq!(about("can read"), 2, "{warned:#?}");
-        assert_eq!(found("x", 0o600).len(), 3);
+        assert_eq!(about("can read"), 4, "{warned:#?}");
+        assert_eq!(
+            about("databases.b: backend.password_file"),
+            1,
+            "{warned:#?}"
+        );
+        assert_eq!(about("asking"), 1, "{warned:#?}");
+        assert_eq!(found("x", 0o600).len(), 5);
     }
 }

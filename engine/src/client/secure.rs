@@ -66,7 +66,7 @@ async fn shake_hands(
     emptied: Emptied,
     first: &[u8],
 ) -> Result<(), Refused> {
-    let records = acceptor.records().ok_or(Refused::Silently)?;
+    let records = acceptor.records();
     let deadline = Some(Instant::now() + TLS_HANDSHAKE);
     let shaking = handshake(link.raw(), emptied, records, first, &shard.handshakes);
     match shard.ring.until(deadline, shaking).await {

@@ -217,14 +217,14 @@ pub(super) struct SectionUser {
 
 impl Section {
     pub(super) fn resolve(mut self, report: &mut Report) -> Option<Auth> {
-        let query = self.query(report);
-        let rules = self.rules(report);
-        let mut secret_files: Vec<_> = self
-            .users
-            .iter()
-            .filter_map(|user| user.password_file.as_deref())
+        let of_users = self.users.iter().map(|user| &user.password_file);
+        let mut secret_files: Vec<_> = of_users
+            .chain([&self.query_password_file])
+            .filter_map(|file| file.as_deref())
             .map(|file| report.beside(file))
             .collect();
+        let query = self.query(report);
+        let rules = self.rules(report);
         let listed = self.file.take().map(|file| report.beside(&file));
         let elsewhere = listed.is_some() || query.is_some();
         let Self {

@@ -112,6 +112,8 @@ pub struct Group {
     pub user: String,
     /// Its password.
     pub password: Option<Secret>,
+    /// The file that it was read from.
+    pub password_file: Option<PathBuf>,
     /// The PostgreSQL database.
     pub database: String,
     /// How the server may have pgmux log in.

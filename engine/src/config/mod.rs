@@ -296,6 +296,7 @@ fn group(name: String, mut map: Mapping, shared: &Shared, report: &mut Report) -
         passthrough: backend.user == PASSTHROUGH,
         user: backend.user,
         password: backend.password,
+        password_file: backend.password_file,
         database: database.unwrap_or_else(|| name.clone()),
         auth_methods: backend.auth_methods,
         tls,
@@ -338,12 +339,9 @@ fn backend_section(value: Value, key: &str, report: &mut Report) -> Option<backe
             report.at(&format!("{key}.{name}"), "expected a name, got \"\"");
         }
     }
-    section.password = secret::read_password(
-        section.password.take(),
-        section.password_file.take(),
-        key,
-        report,
-    );
+    let file = section.password_file.take();
+    section.password_file = file.as_deref().map(|file| report.beside(file));
+    section.password = secret::read_password(section.password.take(), file, key, report);
     (report.count() == before).then_some(section)
 }
 

@@ -56,8 +56,10 @@ pub async fn handshake(
                 socket.linger();
                 return Err(Failed::Tls(error));
             }
+            // Who asks for one thing, as that a query be cancelled, may say all of
+            // it and goodbye in the flight that ends the handshake.
+            _ if !records.is_handshaking() => break,
             Some(Over::Closed) => return Err(Failed::Closed),
-            None if !records.state().is_handshaking() => break,
             None => {}
         }
         let Some(chunk) = socket.take() else {
@@ -75,7 +77,8 @@ pub async fn handshake(
         records.add(&chunk);
         work = records.has_record();
     }
-    let peer = match records.state().peer_certificates() {
+    let state = records.state();
+    let peer = match state.and_then(|state| state.peer_certificates()) {
         Some([first, ..]) => {
             let peer = PeerCertificate::read(first);
             // A client may be known by its names, a server is not.
@@ -89,7 +92,7 @@ pub async fn handshake(
     let security = Security {
         peer,
         binding: None,
-        alpn: records.state().alpn_protocol().is_some(),
+        alpn: state.is_some_and(|state| state.alpn_protocol().is_some()),
     };
     Ok(Secured { records, security })
 }
@@ -109,7 +112,7 @@ impl Secured {
 
     /// The certificate that the other end has shown, as it is.
     pub fn certificate(&self) -> Option<&[u8]> {
-        let first = self.records.state().peer_certificates()?.first()?;
+        let first = self.records.state()?.peer_certificates()?.first()?;
         Some(first)
     }
 }

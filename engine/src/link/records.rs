@@ -11,8 +11,9 @@ use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncryptError, UnbufferedConnectionCommon, UnbufferedStatus,
 };
-use rustls::{CommonState, Error};
+use rustls::{CommonState, Error, ServerConfig};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// See the module's text.
 pub struct Records {
@@ -34,8 +35,12 @@ pub(super) struct Packed {
 
 /// Which end of the connection is ours.
 enum End {
-    Server(UnbufferedServerConnection),
-    Client(UnbufferedClientConnection),
+    /// The server's, before a record has come: who asks for TLS and says no
+    /// more costs no machine.
+    Listening(Arc<ServerConfig>),
+    // Boxed, for a future that waits for a handshake has its parts twice.
+    Server(Box<UnbufferedServerConnection>),
+    Client(Box<UnbufferedClientConnection>),
 }
 
 /// Why no more will come.
@@ -69,13 +74,13 @@ enum Task<'a> {
 
 impl Records {
     /// The server's end, before the handshake.
-    pub fn server(connection: UnbufferedServerConnection) -> Self {
-        Self::new(End::Server(connection))
+    pub fn server(config: Arc<ServerConfig>) -> Self {
+        Self::new(End::Listening(config))
     }
 
     /// The client's end, before the handshake.
     pub fn client(connection: UnbufferedClientConnection) -> Self {
-        Self::new(End::Client(connection))
+        Self::new(End::Client(Box::new(connection)))
     }
 
     fn new(end: End) -> Self {
@@ -88,11 +93,16 @@ impl Records {
     }
 
     /// What both ends know of the connection.
-    pub(super) fn state(&self) -> &CommonState {
+    pub(super) fn state(&self) -> Option<&CommonState> {
         match &self.end {
-            End::Server(connection) => connection,
-            End::Client(connection) => connection,
+            End::Listening(_) => None,
+            End::Server(connection) => Some(connection),
+            End::Client(connection) => Some(connection),
         }
+    }
+
+    pub(super) fn is_handshaking(&self) -> bool {
+        self.state().is_none_or(|state| state.is_handshaking())
     }
 
     /// A client speaks first.
@@ -244,6 +254,12 @@ impl Records {
         let opened = &mut self.opened;
         let incoming = &mut incoming[*read..];
         let (discard, step) = match &mut self.end {
+            End::Listening(config) => {
+                // It fails for a configuration that `Acceptor` would not have made.
+                let made = UnbufferedServerConnection::new(Arc::clone(config));
+                let made = made.map(|machine| self.end = End::Server(Box::new(machine)));
+                (0, made.map(|()| Step::Again))
+            }
             End::Server(connection) => {
                 let connection: &mut UnbufferedConnectionCommon<ServerConnectionData> = connection;
                 act(connection.process_tls_records(incoming), opened, task, send)

@@ -55,20 +55,28 @@ impl Drop for Capped<'_> {
 
 /// A cancel request for a client of this shard. Whoever sent it has stopped
 /// waiting at `until`, and perhaps asked its next question.
-pub(super) fn take(shard: &Rc<Shard>, slot: u32, key: &[u8], guard: Guard, until: Instant) {
-    let client = match shard.clients.find(slot, key) {
-        Some(Whereabouts::Here(client)) => client,
+pub(super) fn take(shard: &Rc<Shard>, slot: u32, key: Box<[u8]>, guard: Guard, until: Instant) {
+    match shard.clients.find(slot, &key) {
+        Some(Whereabouts::Here(_)) => {}
         Some(Whereabouts::Away(home)) => return pass_on(shard, home, guard, until),
         None => return,
-    };
+    }
     let shard = Rc::clone(shard);
     crate::ring::task::spawn(async move {
         // Mail may overtake the request that the client sent before it, which
         // is in the kernel by now: it is read first.
         next_turn(&shard).await;
-        if Instant::now() < until {
-            client.cancel.borrow_mut().push(guard);
-            client.wake();
+        if Instant::now() >= until {
+            return;
+        }
+        // Meanwhile it may have moved, and that request with it.
+        match shard.clients.find(slot, &key) {
+            Some(Whereabouts::Here(client)) => {
+                client.cancel.borrow_mut().push(guard);
+                client.wake();
+            }
+            Some(Whereabouts::Away(home)) => pass_on(&shard, home, guard, until),
+            None => {}
         }
     });
 }

@@ -179,7 +179,7 @@ fn open(shard: &Rc<Shard>, mail: Mail) {
             key,
             guard,
             until,
-        } => cancel::take(shard, slot, &key, guard, until),
+        } => cancel::take(shard, slot, key, guard, until),
         Mail::CancelGuest { home, guard, until } => {
             cancel::take_for_guest(shard, home, guard, until);
         }

@@ -5,7 +5,7 @@ use super::{endpoint_hash, provider, versions};
 use crate::config::{ClientTls, SslMode};
 use crate::link::Records;
 use rustls::ServerConfig;
-use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection, WebPkiClientVerifier};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use std::sync::Arc;
 
 /// What every handshake with a client starts from. Another one takes its
@@ -64,11 +64,9 @@ impl Acceptor {
         })
     }
 
-    /// A new connection's machine.
-    pub fn records(&self) -> Option<Records> {
-        let connection = UnbufferedServerConnection::new(Arc::clone(&self.config));
-        // It fails for a configuration that `load` would not have made.
-        connection.ok().map(Records::server)
+    /// A new connection's end.
+    pub fn records(&self) -> Records {
+        Records::server(Arc::clone(&self.config))
     }
 
     /// The hash of our certificate, for `tls-server-end-point`.

@@ -150,6 +150,19 @@ impl Conn {
         })
     }
 
+    /// Shakes hands without asking, and in the last flight says all that it ever will.
+    pub fn say_at_once(self, tls: &Tls, bytes: &[u8]) -> io::Result<Self> {
+        let Stream::Tcp(mut stream) = self.stream else {
+            return Err(io::Error::other("TLS needs a TCP stream"));
+        };
+        stream.set_read_timeout(Some(self.patience))?;
+        let stream = tls.say_at_once(&mut stream, bytes)?;
+        Ok(Self {
+            stream: Stream::Tls(Box::new(stream)),
+            ..self
+        })
+    }
+
     /// What TLS there is.
     pub fn tls(&mut self) -> &mut TlsStream {
         match &mut self.stream {
