@@ -75,6 +75,16 @@ impl Session {
         self.exchange(&question(mode)?)
     }
 
+    /// Has the server do nothing for so long, and waits for the answer.
+    pub fn ask_to_sleep(&self, time: Duration) -> Result<()> {
+        let mut out = BytesMut::new();
+        frontend::query(
+            &format!("select pg_sleep({})", time.as_secs_f64()),
+            &mut out,
+        )?;
+        self.exchange(&out)
+    }
+
     /// Prepares the question, anew if it is there.
     pub fn prepare(&self) -> Result<()> {
         let mut out = BytesMut::new();

@@ -17,10 +17,14 @@ pub struct Plan {
     pub clients: u32,
     /// The shard that all of them are on, from 0.
     pub shard: u32,
-    /// Over how many shards they wander together, after each [`Plan::stay`]; 1 is to stay.
+    /// Over how many shards they wander together, after each [`Plan::stay`]; with 1 they come back to the same.
     pub shards: u32,
-    /// How long they are on a shard.
+    /// How long they are on a shard. What coming and going costs them is in the rate, so a rate is to be held against
+    /// one of the same stay.
     pub stay: Duration,
+    /// What a question has its server wait for. With a millisecond or more it is servers that are scarce, not CPUs: the rate
+    /// then tells how many servers are where the clients are, on a busy machine too.
+    pub sleep: Duration,
     /// How long in all, without the time that connecting takes.
     pub time: Duration,
 }
@@ -55,11 +59,8 @@ pub fn run(dsn: &Dsn, plan: &Plan) -> Result<Outcome> {
     let mut shard = plan.shard;
     while sum.time < plan.time {
         let clients = settle(dsn, plan.clients, shard)?;
-        let stay = match plan.shards {
-            0 | 1 => plan.time,
-            _ => plan.stay.min(plan.time - sum.time),
-        };
-        sum.add(&ask(clients, stay)?);
+        let stay = plan.stay.min(plan.time - sum.time);
+        sum.add(&ask(clients, stay, plan.sleep)?);
         shard = (shard + 1) % plan.shards.max(1);
     }
     Ok(sum)
@@ -86,7 +87,7 @@ fn settle(dsn: &Dsn, clients: u32, shard: u32) -> Result<Vec<Session>> {
 }
 
 /// Every client asks, one question after the other.
-fn ask(clients: Vec<Session>, time: Duration) -> Result<Outcome> {
+fn ask(clients: Vec<Session>, time: Duration, sleep: Duration) -> Result<Outcome> {
     let start = Instant::now();
     let threads: Vec<_> = clients
         .into_iter()
@@ -95,7 +96,10 @@ fn ask(clients: Vec<Session>, time: Duration) -> Result<Outcome> {
                 let mut outcome = Outcome::default();
                 let mut asked = Instant::now();
                 while start.elapsed() < time {
-                    client.ask()?;
+                    match sleep.is_zero() {
+                        true => client.ask()?,
+                        false => client.ask_to_sleep(sleep)?,
+                    }
                     let answered = Instant::now();
                     outcome.longest = outcome.longest.max(answered - asked);
                     outcome.queries += 1;

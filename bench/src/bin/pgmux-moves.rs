@@ -9,7 +9,8 @@ use clap::Parser;
 
 /// Opens N clients on one shard of a pgmux that runs, and reports how many queries they got answered.
 ///
-/// With `--wander`, all of them leave after so many milliseconds and come back on the next shard.
+/// With `--wander`, all of them leave after so many milliseconds and come back on the next of `--shards`, or with one
+/// shard on the same: then the only difference is that their servers are there already.
 #[derive(Debug, Parser)]
 #[command(name = "pgmux-moves", version)]
 struct Args {
@@ -22,11 +23,14 @@ struct Args {
     #[arg(long, default_value_t = 0)]
     shard: u32,
     /// Milliseconds on each shard.
-    #[arg(long, requires = "shards")]
+    #[arg(long)]
     wander: Option<u64>,
     /// Over how many shards the clients wander.
     #[arg(long, default_value_t = 1)]
     shards: u32,
+    /// Microseconds that a server sleeps for each query; from 1000 on the rate depends on the servers and hardly on CPUs.
+    #[arg(long, default_value_t = 0)]
+    sleep: u64,
     /// Seconds in all.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
@@ -38,8 +42,9 @@ fn main() -> ExitCode {
     let plan = Plan {
         clients: args.clients,
         shard: args.shard,
-        shards: args.wander.map_or(1, |_| args.shards),
+        shards: args.shards,
         stay: args.wander.map_or(time, Duration::from_millis),
+        sleep: Duration::from_micros(args.sleep),
         time,
     };
     match moves::run(&args.dsn, &plan) {

@@ -1,13 +1,14 @@
 //! No stranger is ever cancelled: cancel requests at random moments, by the own instance and through a peer, against
 //! queries that end at about the same time on servers that all share.
 //!
-//! `CANCELS` says how many (the gate sends two thousand), `CANCEL_SEED` which.
+//! `CANCELS` says how many (the gate sends two thousand and, to clients that move, one thousand), `CANCEL_SEED` which.
 
 #[path = "../soak/dice.rs"]
 mod dice;
 
 use super::support::{ask_to_cancel, batch, end_of, error_in, key_of};
 use dice::Dice;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tests::canary;
@@ -41,7 +42,21 @@ struct Tally {
 
 #[test]
 fn no_stranger_is_ever_cancelled() {
-    let cancels = number("CANCELS").unwrap_or(2000);
+    storm("on", 2000);
+}
+
+/// Every client moves on after each transaction, and servers follow, while requests look for them.
+#[test]
+fn no_stranger_is_ever_cancelled_while_clients_move() {
+    let figures = storm("restless", 1000);
+    // Each transaction ends with a move, but for those that a request holds up.
+    assert!(figures["clients_moved"] > figures["transactions"] / 4);
+    assert!(figures["handovers_taken"] > 0);
+}
+
+/// So many cancels, unless `CANCELS` says otherwise. The figures of the instance that has the clients.
+fn storm(balance: &str, cancels: usize) -> BTreeMap<String, u64> {
+    let cancels = number("CANCELS").unwrap_or(cancels);
     let cluster = Cluster::shared();
     let database = cluster.fresh_database();
     let ports = [free_port(), free_port()];
@@ -54,6 +69,7 @@ fn no_stranger_is_ever_cancelled() {
             .shards(SHARDS)
             .servers(SERVERS)
             .set("pool.connection_timeout", "120s")
+            .set("engine.balance", balance)
             .set("engine.instance_id", at + 1)
             .set("peers", &peers)
             .port(ports[at]);
@@ -84,8 +100,11 @@ fn no_stranger_is_ever_cancelled() {
     }
     assert!(peer.figures()["cancels_forwarded"] > 0);
     Direct::open(cluster, &database).expect_idle();
+    let figures = storm.pgmux.figures();
+    println!("{balance}: {figures:?}");
     storm.pgmux.stop();
     peer.stop();
+    figures
 }
 
 impl Storm {
