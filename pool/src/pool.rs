@@ -1,6 +1,7 @@
 //! The servers and the waiting clients of one shard for one (group, target), and every decision about them.
 
 mod moving;
+mod reload;
 
 pub use moving::Moving;
 

@@ -98,7 +98,8 @@ impl Drop for Counted {
 
 /// Too many have not logged in, here or from the same address.
 fn is_crowded(shard: &Shard, source: Source) -> bool {
-    let proxy = &shard.config.proxy;
+    let config = shard.config();
+    let proxy = &config.proxy;
     let from_there = match source {
         Source::Local => 0,
         Source::Host(address) => {
