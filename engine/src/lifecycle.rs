@@ -1,10 +1,12 @@
 //! The process's life: bind, start the shards, wait for a signal, drain.
 
-use crate::client::{Brakes, Credentials, Places};
-use crate::config::{Balance, Config, ConfigErrors, ListenAddr, Pin};
+use crate::client::{Brakes, Places};
+use crate::config::{Balance, Config, ListenAddr, Pin};
+use crate::logging;
 use crate::net;
+use crate::reload::{Loader, Operator, Parts};
 use crate::shard::{Answers, Loads, Mail, Postbox, Reports, Roles, ShardSeed, run};
-use crate::tls::Material;
+use crate::snapshot::Snapshot;
 use ::pool::Budget;
 use admin::stats::ShardStats;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
@@ -15,7 +17,6 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
@@ -64,12 +65,12 @@ impl std::error::Error for StartError {}
 
 /// Serves until told to stop.
 ///
-/// `file`: where the configuration was read, to look for what may change while it runs.
-pub fn serve(config: Config, file: &Path) -> Result<Exit, StartError> {
+/// `load`: reads the configuration anew.
+pub fn serve(config: Config, load: Loader) -> Result<Exit, StartError> {
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1]).map_err(StartError::Signals)?;
     let shards = shard_count(&config);
     let (addresses, listeners) = bind_all(&config, shards)?;
-    let running = Running::start(Arc::new(config), file, shards, listeners)?;
+    let running = Running::start(config, load, shards, listeners)?;
     let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     tracing::info!(listen = %list.join(", "), shards, "ready");
     let exit = running.wait(signals);
@@ -128,11 +129,7 @@ fn actual_address(address: &ListenAddr, fd: &OwnedFd) -> ListenAddr {
 
 /// The shards, started.
 struct Running {
-    config: Arc<Config>,
-    file: PathBuf,
-    credentials: Arc<Credentials>,
-    answers: Arc<Answers>,
-    tls: Arc<Material>,
+    operator: Arc<Operator>,
     posts: Vec<Postbox>,
     ended: Receiver<(usize, Result<(), String>)>,
     alive: usize,
@@ -140,26 +137,21 @@ struct Running {
 
 impl Running {
     fn start(
-        config: Arc<Config>,
-        file: &Path,
+        config: Config,
+        load: Loader,
         shards: usize,
         listeners: Listeners,
     ) -> Result<Self, StartError> {
-        let credentials = Arc::new(Credentials::new(&config));
+        let snapshot = Snapshot::first(config, shards).map_err(StartError::Certificates)?;
+        let snapshot = Arc::new(snapshot);
         let reports = Arc::new(Reports::default());
         let answers = Arc::new(Answers::default());
         let brakes = Arc::new(Brakes::default());
         let places = Arc::new(Places::default());
-        let roles = Arc::new(Roles::new(&config.groups, shards));
-        let tls = Arc::new(Material::load(&config).map_err(StartError::Certificates)?);
-        let budgets: Vec<_> = config
-            .groups
-            .iter()
-            .map(|group| Arc::new(group.budget(shards)))
-            .collect();
-        let loads = Arc::new(Loads::new(shards, config.engine.balance != Balance::Off));
+        let roles = Arc::new(Roles::new(shards));
+        let loads = Arc::new(Loads::new(shards, snapshot.engine.balance != Balance::Off));
         let replications = Arc::new(Budget::new(
-            config.proxy.max_replication_connections,
+            snapshot.proxy.max_replication_connections,
             shards,
         ));
         let inhabited = Arc::new(AtomicUsize::new(shards));
@@ -171,32 +163,38 @@ impl Running {
             peers.push(send);
             let seed = ShardSeed {
                 id,
-                config: Arc::clone(&config),
-                credentials: Arc::clone(&credentials),
+                snapshot: Arc::clone(&snapshot),
                 reports: Arc::clone(&reports),
                 answers: Arc::clone(&answers),
                 brakes: Arc::clone(&brakes),
                 places: Arc::clone(&places),
                 roles: Arc::clone(&roles),
-                tls: Arc::clone(&tls),
                 loads: Arc::clone(&loads),
                 replications: Arc::clone(&replications),
-                budgets: budgets.clone(),
                 inhabited: Arc::clone(&inhabited),
                 crowded: shards > usable_cpus().len(),
                 listeners,
                 hello: hello.clone(),
                 peers: receive,
             };
-            spawn(seed, placement(config.engine.pin, id, shards), end.clone())?;
+            spawn(
+                seed,
+                placement(snapshot.engine.pin, id, shards),
+                end.clone(),
+            )?;
         }
         let posts = introduce(shards, &hellos, &ended, &peers)?;
-        Ok(Self {
-            config,
-            file: file.to_owned(),
-            credentials,
+        logging::set_level(snapshot.log_level.as_deref());
+        let operator = Operator::new(Parts {
+            load,
+            snapshot,
+            posts: posts.clone(),
+            roles,
             answers,
-            tls,
+            replications,
+        });
+        Ok(Self {
+            operator: Arc::new(operator),
             posts,
             ended,
             alive: shards,
@@ -231,12 +229,14 @@ impl Running {
             crossbeam_channel::select! {
                 recv(arrivals) -> signal => match signal {
                     Ok(SIGUSR1) => self.log_stats(),
-                    Ok(SIGHUP) => self.reload(),
+                    Ok(SIGHUP) => drop(self.operator.reload()),
                     Ok(_) if told_to_stop => return Ok(Exit::Forced),
                     Ok(_) => {
-                        tracing::info!(timeout = ?self.config.proxy.shutdown_timeout, "stopping: no new clients, transactions may end");
+                        let timeout = self.operator.snapshot().proxy.shutdown_timeout;
+                        tracing::info!(?timeout, "stopping: no new clients, transactions may end");
                         told_to_stop = true;
-                        deadline = Some(Instant::now() + self.config.proxy.shutdown_timeout);
+                        self.operator.stop();
+                        deadline = Some(Instant::now() + timeout);
                         self.post_all(|| Mail::Drain);
                     }
                     Err(_) => return Ok(Exit::Forced),
@@ -277,39 +277,6 @@ impl Running {
         for post in &self.posts {
             post.post(mail());
         }
-    }
-
-    /// The certificates, and who may log in with what: connections that are
-    /// there stay as they are.
-    fn reload(&self) {
-        match self.tls.reload(&self.config) {
-            Ok(()) => tracing::info!("the certificates have been read again"),
-            Err(error) => tracing::error!(error, "the certificates stay as they were"),
-        }
-        match self.reload_auth() {
-            Ok(()) => tracing::info!("rules, users and passwords have been read again"),
-            Err(faults) => {
-                for fault in faults {
-                    tracing::error!("{fault}");
-                }
-                tracing::error!("rules, users and passwords stay as they were");
-            }
-        }
-    }
-
-    /// The whole file is read and must be right, so that faults are told as at
-    /// the start; what else has changed in it waits for a restart.
-    fn reload_auth(&self) -> Result<(), Vec<String>> {
-        let faults = |errors: ConfigErrors| -> Vec<String> {
-            errors.0.iter().map(ToString::to_string).collect()
-        };
-        let config = Config::load(&self.file).map_err(faults)?;
-        self.credentials
-            .reload(&config, &self.config.groups)
-            .map_err(|fault| vec![fault.to_owned()])?;
-        // After that: what is asked from now on comes by the new rules.
-        self.answers.forget();
-        Ok(())
     }
 
     fn log_stats(&self) {

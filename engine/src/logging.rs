@@ -1,6 +1,7 @@
 //! Logs by `tracing`, as text or JSON on standard error.
 
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 
 use tracing_subscriber::EnvFilter;
 
@@ -26,20 +27,79 @@ pub enum LogFormat {
 pub fn init(format: LogFormat, level: Option<&str>) -> Result<(), String> {
     let variable = std::env::var(LOG_VARIABLE).ok();
     let filter = filter(level, variable.as_deref())?;
+    let said = variable.is_some_and(|text| !text.trim().is_empty());
+    let fixed_by = match level {
+        Some(_) => Some("--log-level"),
+        None if said => Some(LOG_VARIABLE),
+        None => None,
+    };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
     let started = match format {
-        LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder
-            .json()
-            .flatten_event(true)
-            .with_current_span(false)
-            .with_span_list(false)
-            .try_init(),
+        LogFormat::Text => {
+            let builder = builder.with_filter_reloading();
+            let handle = builder.reload_handle();
+            remember(fixed_by, move |filter| drop(handle.reload(filter)));
+            builder.try_init()
+        }
+        LogFormat::Json => {
+            let builder = builder
+                .json()
+                .flatten_event(true)
+                .with_current_span(false)
+                .with_span_list(false)
+                .with_filter_reloading();
+            let handle = builder.reload_handle();
+            remember(fixed_by, move |filter| drop(handle.reload(filter)));
+            builder.try_init()
+        }
     };
     started.map_err(|error| format!("cannot start logging: {error}"))
+}
+
+/// How the filter is replaced.
+struct Live {
+    fixed_by: Option<&'static str>,
+    set: Box<dyn Fn(EnvFilter) + Send + Sync>,
+}
+
+static LIVE: OnceLock<Live> = OnceLock::new();
+
+fn remember(fixed_by: Option<&'static str>, set: impl Fn(EnvFilter) + Send + Sync + 'static) {
+    let set = Box::new(set);
+    // A second call is an error of `try_init` too.
+    let _ = LIVE.set(Live { fixed_by, set });
+}
+
+/// What wins over the configuration's `log.level`, if something does.
+pub fn fixed_by() -> Option<&'static str> {
+    LIVE.get()?.fixed_by
+}
+
+/// Takes over what the configuration says; `None`: nothing.
+pub fn set_level(level: Option<&str>) {
+    if let Some(live) = LIVE.get()
+        && live.fixed_by.is_none()
+        && let Ok(filter) = filter(level, None)
+    {
+        (live.set)(filter);
+    }
+}
+
+/// Whether this is a level, or directives.
+pub fn check(level: &str) -> Result<(), String> {
+    let wrong = |_| {
+        format!(
+            "expected error, warn, info, debug, trace, off or directives such as info,engine=debug, got {level:?}"
+        )
+    };
+    let known = ["error", "warn", "info", "debug", "trace", "off"];
+    if !level.contains(['=', ',']) && !known.contains(&level.to_lowercase().as_str()) {
+        return Err(wrong(()));
+    }
+    EnvFilter::try_new(level).map(drop).map_err(|_| wrong(()))
 }
 
 fn filter(level: Option<&str>, variable: Option<&str>) -> Result<EnvFilter, String> {

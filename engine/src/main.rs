@@ -1,7 +1,6 @@
 //! The `pgmux` program: read the arguments, then do what they say.
 
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -16,7 +15,7 @@ const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     let done = match Cli::parse().into_command() {
-        Command::Run(args) => return run(&args),
+        Command::Run(args) => return run(args),
         Command::Demo(args) => return demo(&args),
         Command::Check(args) => cli::check(&args).map_err(|errors| errors.to_string()),
         Command::Config(_) => Ok(defaults_file()),
@@ -28,16 +27,15 @@ fn main() -> ExitCode {
 }
 
 /// Logging, configuration, machine, and then the service until a signal ends it.
-fn run(args: &RunArgs) -> ExitCode {
+fn run(args: RunArgs) -> ExitCode {
     if let Err(problem) = logging::init(args.log.log_format, args.log.log_level.as_deref()) {
         return fail(&problem);
     }
-    let config = match cli::prepare(args) {
+    let config = match cli::prepare(&args) {
         Ok(config) => config,
         Err(problems) => return fail(&problems),
     };
-    let file = args.config.as_deref().unwrap_or(Path::new(""));
-    match lifecycle::serve(config, file) {
+    match lifecycle::serve(config, Box::new(move || cli::load(&args))) {
         // That clients did not make it in time is in the log; the operator's order was carried out.
         Ok(Exit::Drained | Exit::TimedOut) => ExitCode::SUCCESS,
         Ok(Exit::Forced) => ExitCode::from(INTERRUPTED),

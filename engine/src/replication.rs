@@ -187,8 +187,11 @@ impl Replication {
 
     fn obey(&mut self, cx: &Context<'_>) -> Result<(), End> {
         let control = &self.entered.control;
+        if control.wishes.get().has(Wishes::CHECK) {
+            self.entered.check_user();
+        }
         let wishes = control.wishes.get();
-        if wishes.has(Wishes::STOP) || wishes.has(Wishes::LEAVE) && self.phase != Phase::Busy {
+        if wishes.has(Wishes::STOP) || wishes.has(LEAVES) && self.phase != Phase::Busy {
             return Err(End::Stop);
         }
         if !control.cancel.borrow().is_empty() {
@@ -279,3 +282,7 @@ async fn close(logged: Logged) {
     let _ = logged.pool.shard.ring.until(Some(deadline), ended).await;
     drop(logged.permit);
 }
+
+/// What ends a connection that is at nothing. One whose database or user is
+/// not in the configuration any more is told no more than one whose pgmux stops.
+const LEAVES: Wishes = Wishes::LEAVE.or(Wishes::REMOVED);

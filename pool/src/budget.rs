@@ -22,8 +22,6 @@ pub struct Budget {
     signal: Padded<AtomicU32>,
     slots: Box<[Padded<Slot>]>,
     epoch: OnceLock<Instant>,
-    /// Permits beyond `max`, for clients that have waited for long.
-    reserve: u32,
     /// By which the engine knows it.
     name: u32,
     /// What it shares with other budgets.
@@ -34,6 +32,8 @@ pub struct Budget {
 struct Taken {
     permits: AtomicU32,
     max: AtomicU32,
+    /// Permits beyond `max`, for clients that have waited for long.
+    reserve: AtomicU32,
 }
 
 /// What the other shards must know of one shard.
@@ -63,11 +63,11 @@ impl Budget {
             taken: Padded(Taken {
                 permits: AtomicU32::new(0),
                 max: AtomicU32::new(max),
+                reserve: AtomicU32::new(0),
             }),
             signal: Padded(AtomicU32::new(0)),
             slots: (0..shards.max(1)).map(|_| Padded::default()).collect(),
             epoch: OnceLock::new(),
-            reserve: 0,
             name: 0,
             total: None,
         }
@@ -84,7 +84,8 @@ impl Budget {
 
     /// The same with so many permits more, for clients that have waited for long.
     pub fn with_reserve(self, reserve: u32) -> Self {
-        Budget { reserve, ..self }
+        self.taken.0.reserve.store(reserve, SeqCst);
+        self
     }
 
     /// The total that it shares with others.
@@ -158,7 +159,7 @@ impl Budget {
     }
 
     fn most(&self, reserve: bool) -> u32 {
-        let reserve = if reserve { self.reserve } else { 0 };
+        let reserve = if reserve { self.reserve() } else { 0 };
         self.max().saturating_add(reserve)
     }
 
@@ -169,7 +170,11 @@ impl Budget {
 
     /// Whether permits of the reserve are out.
     pub(crate) fn uses_reserve(&self) -> bool {
-        self.reserve > 0 && self.taken() > self.max()
+        self.reserve() > 0 && self.taken() > self.max()
+    }
+
+    fn reserve(&self) -> u32 {
+        self.taken.0.reserve.load(SeqCst)
     }
 
     pub(crate) fn name(&self) -> u32 {
@@ -196,7 +201,15 @@ impl Budget {
         accepted
     }
 
-    /// Changes the maximum. When more permits are out than that, the pools close servers as they come back.
+    /// Changes the maximum and the reserve. When more permits are out than that, the pools close servers as they come
+    /// back. A shard that takes a permit in this moment may still go by the old one: so every shard is to say it once
+    /// more when it has heard of it.
+    pub fn set_limits(&self, max: u32, reserve: u32) {
+        self.taken.0.reserve.store(reserve, SeqCst);
+        self.set_max(max);
+    }
+
+    /// Changes the maximum alone.
     pub fn set_max(&self, max: u32) {
         self.taken.0.max.store(max, SeqCst);
         if self.taken() > self.most(true) {

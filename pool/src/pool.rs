@@ -2,6 +2,7 @@
 
 mod logins;
 mod moving;
+mod reload;
 mod time;
 
 pub use moving::Moving;

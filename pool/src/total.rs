@@ -1,7 +1,7 @@
 //! Permits for servers that several budgets share.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::{Budget, MARGIN};
 /// none, and reads `short_since` at most.
 #[derive(Debug)]
 pub struct Total {
-    max: u32,
+    max: AtomicU32,
     epoch: OnceLock<Instant>,
     /// Since when the first pool wants a permit for which no server is on its way out; 0: there is none.
     short_since: AtomicU64,
@@ -55,11 +55,28 @@ impl Total {
     /// At most `max` permits.
     pub fn new(max: u32) -> Self {
         Total {
-            max,
+            max: AtomicU32::new(max),
             epoch: OnceLock::new(),
             short_since: AtomicU64::new(0),
             state: Mutex::default(),
         }
+    }
+
+    /// Most permits that may be out.
+    pub fn max(&self) -> u32 {
+        self.max.load(SeqCst)
+    }
+
+    /// Changes that. When more permits are out, those that come back are given to nobody, and idle servers are shed by
+    /// [`Pool::shed_idle`](crate::Pool::shed_idle). The pools that want one are to look again: there may be more now.
+    pub fn set_max(&self, max: u32) {
+        let _state = self.lock();
+        self.max.store(max, SeqCst);
+    }
+
+    /// How many more permits are out than allowed.
+    pub(crate) fn excess(&self) -> u32 {
+        self.taken().saturating_sub(self.max())
     }
 
     /// Permits that are out.
@@ -119,7 +136,7 @@ impl Total {
 
     pub(crate) fn try_take(&self) -> bool {
         let mut state = self.lock();
-        let free = state.taken < self.max;
+        let free = state.taken < self.max();
         state.taken += u32::from(free);
         free
     }
@@ -129,7 +146,9 @@ impl Total {
     pub(crate) fn give_back(&self) -> Option<Wake> {
         let mut state = self.lock();
         let mut wake = None;
-        while let Some(want) = state.queue.pop_front() {
+        while state.taken <= self.max()
+            && let Some(want) = state.queue.pop_front()
+        {
             let budget = want.budget.upgrade();
             let accepts = |budget: &Arc<Budget>| budget.accept(want.shard, want.reserve);
             if let Some(budget) = budget.filter(accepts) {
@@ -155,7 +174,7 @@ impl Total {
         reserve: bool,
     ) -> bool {
         let mut state = self.lock();
-        if state.taken < self.max {
+        if state.taken < self.max() {
             let taken = budget.try_take_own(reserve);
             state.taken += u32::from(taken);
             return taken;

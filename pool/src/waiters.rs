@@ -82,6 +82,13 @@ impl<W: Copy> Waiters<W> {
         Some(entry.since)
     }
 
+    /// Everybody waits since now, in the same order.
+    pub(crate) fn restart(&mut self, now: Instant) {
+        for entry in &mut self.queue {
+            entry.since = entry.since.max(now);
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.queue.len() - self.gaps
     }

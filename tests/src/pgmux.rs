@@ -148,6 +148,16 @@ impl Config {
         text
     }
 
+    fn listening_on(&self, port: u16) -> Self {
+        let listens = |path: &Vec<String>| path.join(".") == "proxy.listen";
+        match self.keys.keys().any(listens) {
+            true => self.clone(),
+            false => self
+                .clone()
+                .set("proxy.listen", format!("'127.0.0.1:{port}'")),
+        }
+    }
+
     fn command(&self) -> Command {
         match self.file_limit {
             None => Command::new(binary()),
@@ -202,16 +212,7 @@ impl Pgmux {
     pub fn try_start(config: &Config) -> Result<Self, String> {
         let dir = TempDir::new("run").expect("a directory for pgmux");
         let port = config.port.unwrap_or_else(free_port);
-        let listens = config
-            .keys
-            .keys()
-            .any(|path| path.join(".") == "proxy.listen");
-        let config = match listens {
-            true => config.clone(),
-            false => config
-                .clone()
-                .set("proxy.listen", format!("'127.0.0.1:{port}'")),
-        };
+        let config = config.listening_on(port);
         let file = dir.path().join("pgmux.yaml");
         fs::write(&file, config.to_yaml()).expect("the configuration file");
         let log = fs::File::create(dir.path().join("log")).expect("the log");
@@ -337,6 +338,39 @@ impl Pgmux {
         self.process.signal(signal);
     }
 
+    /// The configuration file.
+    pub fn file(&self) -> PathBuf {
+        self.dir.path().join("pgmux.yaml")
+    }
+
+    /// Writes another configuration file, and does not have it read.
+    pub fn rewrite(&self, config: &Config) {
+        let text = config.listening_on(self.port).to_yaml();
+        fs::write(self.file(), text).expect("the configuration file");
+    }
+
+    /// Has another configuration read by SIGHUP. False: it was refused.
+    pub fn reload(&self, config: &Config) -> bool {
+        self.rewrite(config);
+        self.outcome_of_reload(|| self.signal(Signal::HUP))
+    }
+
+    /// Waits for what a reload comes to that something starts. False: it was refused.
+    pub fn outcome_of_reload(&self, start: impl FnOnce()) -> bool {
+        let applied = |log: &str| log.matches(RELOADED).count();
+        let refused = |log: &str| log.matches(KEPT).count();
+        let before = self.log();
+        start();
+        let outcome = eventually(PATIENCE, || {
+            let log = self.log();
+            match applied(&log) > applied(&before) {
+                true => Some(true),
+                false => (refused(&log) > refused(&before)).then_some(false),
+            }
+        });
+        outcome.unwrap_or_else(|| panic!("no reload:\n{}", self.log()))
+    }
+
     /// Waits until the process has ended.
     pub fn wait(&mut self) -> ExitStatus {
         match self.process.wait(PATIENCE) {
@@ -369,6 +403,11 @@ impl Drop for Pgmux {
         }
     }
 }
+
+/// What the log says when a configuration is in force.
+pub const RELOADED: &str = "reload: the new configuration is in force";
+/// What it says when one was refused.
+pub const KEPT: &str = "reload: the configuration stays as it was";
 
 /// The program's path: `PGMUX_BIN`, or built by cargo beside this test.
 pub fn binary() -> &'static PathBuf {

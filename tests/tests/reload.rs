@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use rustix::process::Signal;
 use tests::cluster::{Cluster, PASSWORD};
 use tests::direct::Direct;
-use tests::pgmux::{Config, Pgmux, yaml_string};
+use tests::pgmux::{Config, KEPT, Pgmux, RELOADED, yaml_string};
 use tests::process::{PATIENCE, TempDir, eventually};
-use tests::wire::{Login, Session};
+use tests::wire::{Login, Session, describe};
 use tests::{canary, on_shards};
 
 on_shards!(
@@ -103,14 +103,27 @@ fn a_changed_list_lets_the_new_in_and_keeps_the_removed_out(shards: usize) {
         |config| config.unset("auth.users"),
     );
     let mut bob = stand.client("bob", "two");
+    let mut working = stand.client("bob", "two");
+    let mut ann = stand.client("ann", "one");
+    working.query("begin");
     stand.refused("eve", "three", WRONG);
     stand.reload(&[(LIST, "\"ann\" \"other\"\n\"eve\" \"three\"\n")], READ);
     canary::ask(&mut stand.client("eve", "three"));
     canary::ask(&mut stand.client("ann", "other"));
+    canary::ask(&mut ann);
     stand.refused("ann", "one", WRONG);
     stand.refused("bob", "two", WRONG);
-    // Who is there stays.
-    canary::ask(&mut bob);
+    // Who is not listed any more may finish its transaction.
+    assert_eq!(working.value("select 1"), "1");
+    working.query("commit");
+    for gone in [&mut bob, &mut working] {
+        let words = gone.farewell().expect("an end").expect("last words");
+        let words = describe(&words);
+        assert!(
+            words.contains("FATAL 28000") && words.contains("bob"),
+            "{words}"
+        );
+    }
     stand.pgmux.stop();
 }
 
@@ -218,5 +231,4 @@ const SERVERS: &str = "servers.password";
 const CLIENT: &str = "client.password";
 
 const WRONG: &str = "28P01";
-const READ: &str = "rules, users and passwords have been read again";
-const KEPT: &str = "rules, users and passwords stay as they were";
+const READ: &str = RELOADED;

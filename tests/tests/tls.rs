@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tests::cluster::{Cluster, PASSWORD};
-use tests::pgmux::{Config, Pgmux};
+use tests::pgmux::{Config, KEPT, Pgmux, RELOADED};
 use tests::process::{PATIENCE, eventually, rss_kib};
 use tests::tls::{Authority, Pair, Tls};
 use tests::wire::{Conn, Message, Session, Slicing, WireError, describe, frontend};
@@ -664,15 +664,15 @@ fn certificates_are_read_again_at_sighup(shards: usize) {
     let fresh = stand.authority.sign("fresh", &["localhost"]);
     let good = std::fs::read(&stand.pair.key).expect("the key");
     std::fs::copy(&fresh.key, &stand.pair.key).expect("a wrong key");
-    told("the certificates stay as they were");
+    told(KEPT);
     assert_eq!(served(), first);
     std::fs::write(&stand.pair.key, good).expect("the right key");
     std::fs::write(&stand.pair.cert, "nonsense").expect("no certificate");
-    told("the certificates stay as they were");
+    told(KEPT);
     assert_eq!(served(), first);
 
     fresh.replace(&stand.pair);
-    told("the certificates have been read again");
+    told(RELOADED);
     assert_ne!(served(), first);
     canary::ask(&mut old);
     // A session of before is of no use: whatever was changed holds for it too.

@@ -12,7 +12,7 @@ use crate::config::{self, Pin};
 use crate::logging::LogFormat;
 
 pub use check::check;
-pub use prepare::prepare;
+pub use prepare::{load, prepare};
 
 /// A PostgreSQL connection pooler and proxy: one process, one shard per core.
 #[derive(Debug, Parser)]

@@ -3,17 +3,23 @@
 use std::path::Path;
 
 use super::RunArgs;
-use crate::config::{Config, parse_listen};
+use crate::config::{Config, ConfigErrors, Problem, parse_listen};
 use crate::preflight::{self, Severity};
 
 /// Reads the configuration, lays the arguments over it, and checks the machine; what remains is to serve it.
 ///
 /// Warnings are logged. An error is the whole text for the operator, a line for each problem.
 pub fn prepare(args: &RunArgs) -> Result<Config, String> {
-    let path = args.config.as_deref().unwrap_or(Path::new(""));
-    let mut config = Config::load(path).map_err(|errors| errors.to_string())?;
-    override_by(args, &mut config)?;
+    let config = load(args).map_err(|errors| errors.to_string())?;
     fits(&config)?;
+    Ok(config)
+}
+
+/// Reads the configuration and lays the arguments over it.
+pub fn load(args: &RunArgs) -> Result<Config, ConfigErrors> {
+    let path = args.config.as_deref().unwrap_or(Path::new(""));
+    let mut config = Config::load(path)?;
+    override_by(args, &mut config).map_err(ConfigErrors)?;
     Ok(config)
 }
 
@@ -33,7 +39,7 @@ pub(crate) fn fits(config: &Config) -> Result<(), String> {
     }
 }
 
-fn override_by(args: &RunArgs, config: &mut Config) -> Result<(), String> {
+fn override_by(args: &RunArgs, config: &mut Config) -> Result<(), Vec<Problem>> {
     if let Some(shards) = args.shards {
         config.engine.shards = Some(usize::from(shards));
     }
@@ -42,11 +48,13 @@ fn override_by(args: &RunArgs, config: &mut Config) -> Result<(), String> {
     }
     if !args.listen.is_empty() {
         config.proxy.listen = parse_listen(&args.listen).map_err(|problems| {
-            let lines: Vec<_> = problems
-                .into_iter()
-                .map(|(_, text)| format!("--listen: {text}"))
-                .collect();
-            lines.join("\n")
+            let problem = |(_, text)| Problem {
+                file: "--listen".to_owned(),
+                line: 0,
+                key: String::new(),
+                text,
+            };
+            problems.into_iter().map(problem).collect::<Vec<_>>()
         })?;
     }
     Ok(())
@@ -67,7 +75,7 @@ mod tests {
         let Command::Run(args) = Cli::parse_from(words.split_whitespace()).into_command() else {
             panic!("run")
         };
-        override_by(&args, &mut config)?;
+        override_by(&args, &mut config).map_err(|p| ConfigErrors(p).to_string())?;
         Ok(config)
     }
 

@@ -45,7 +45,9 @@ pub(super) async fn authenticate(
     group: Option<usize>,
     user: &[u8],
 ) -> Result<Authenticated, Refused> {
-    let proof = shard.credentials.proof(shard, method, group, user).await?;
+    let config = shard.config();
+    let proof = config.credentials.proof(shard, method, group, user);
+    let proof = proof.await?;
     prove(shard, socket, packets, proof, user)
         .await
         .map_err(|refused| refused.of(user))

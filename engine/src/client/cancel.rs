@@ -68,7 +68,8 @@ async fn within(shard: &Shard, to: usize, slot: u32, key: &[u8], until: Instant)
 
 /// To the peer with this number, if there is one.
 async fn abroad(shard: &Shard, id: u32, pid: u32, key: &[u8], hops: u8) {
-    let peers = &shard.config.peers;
+    let config = shard.config();
+    let peers = &config.peers;
     let Some(at) = peers.iter().position(|peer| peer.id == id) else {
         return;
     };

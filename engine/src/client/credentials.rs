@@ -1,36 +1,29 @@
-//! What is known of passwords and of who may come: shared by all shards,
-//! looked at once a login, replaced as a whole when the files are read again.
+//! What is known of passwords and of who may come: part of the snapshot that
+//! all shards share, looked at once a login.
 
 use super::Refused;
 use crate::auth::{Method, Rules};
-use crate::config::{AuthMethod, Config, Group, Secret as Password, User, UserSecret};
+use crate::config::{AuthMethod, Config, Secret as Password, User, UserSecret};
 use crate::random;
 use crate::shard::{Found, Shard};
 use protocol::auth::scram::{ITERATIONS_DEFAULT, Verifier, salted_password};
 use protocol::auth::{Secret, md5};
 use protocol::error::SqlState;
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock, RwLock};
+use std::sync::{Arc, OnceLock};
 use zeroize::Zeroizing;
 
 /// See the module's text.
 pub struct Credentials {
     /// False: nobody is asked for anything.
     known_only: bool,
-    now: RwLock<Arc<Listed>>,
-    /// Gives unknown users a salt that stays the same while the process lives.
-    mock_secret: [u8; 32],
-}
-
-/// What files say.
-struct Listed {
     users: HashMap<String, Arc<Known>>,
     rules: Option<Arc<Rules>>,
     method: AuthMethod,
-    /// Of the groups' own users, by group.
-    own: Vec<Option<Password>>,
-    /// Of `auth.query_user`, if there is one.
-    asking: Option<Option<Password>>,
+    /// Users that are listed nowhere are asked for.
+    asks: bool,
+    /// Gives unknown users a salt that stays the same while the process lives.
+    mock_secret: [u8; 32],
 }
 
 /// What is known of one user.
@@ -57,62 +50,41 @@ pub(super) enum Proof {
 impl Credentials {
     /// What the configuration says.
     pub fn new(config: &Config) -> Self {
-        let own = config.groups.iter().map(|group| group.password.clone());
-        let listed = Listed::new(config, &HashMap::new(), own.collect());
+        Self::make(config, &HashMap::new(), random::array())
+    }
+
+    /// The same for a configuration that takes the place of this one's. Who has
+    /// the same secret as before keeps what was made of it.
+    pub fn after(&self, config: &Config) -> Self {
+        Self::make(config, &self.users, self.mock_secret)
+    }
+
+    fn make(config: &Config, before: &HashMap<String, Arc<Known>>, mock_secret: [u8; 32]) -> Self {
+        let known = |user: &User| match before.get(&user.name) {
+            Some(known) if known.is_of(user.secret.as_ref()) => Arc::clone(known),
+            _ => Arc::new(Known::new(user.secret.clone())),
+        };
+        let users = config.auth.users.iter();
         Self {
             known_only: config.auth.enabled,
-            now: RwLock::new(Arc::new(listed)),
-            mock_secret: random::array(),
+            users: users
+                .map(|(name, user)| (name.clone(), known(user)))
+                .collect(),
+            rules: config.auth.rules.clone(),
+            method: config.auth.method,
+            asks: config.auth.query.is_some(),
+            mock_secret,
         }
-    }
-
-    /// Takes users, rules and passwords over from a configuration that has
-    /// been read again, for logins to come. `groups`: those that there are.
-    pub fn reload(&self, config: &Config, groups: &[Group]) -> Result<(), &'static str> {
-        if config.auth.enabled != self.known_only {
-            return Err("auth.enabled has changed, which takes a restart");
-        }
-        let before = self.now();
-        let own = groups.iter().zip(&before.own).map(|(group, before)| {
-            let fresh = config.group(&group.name).map(|index| &config.groups[index]);
-            match fresh.filter(|fresh| fresh.user == group.user) {
-                Some(fresh) => fresh.password.clone(),
-                // Whose it would be is settled by a restart.
-                None => before.clone(),
-            }
-        });
-        let listed = Listed::new(config, &before.users, own.collect());
-        *self
-            .now
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(listed);
-        Ok(())
-    }
-
-    fn now(&self) -> Arc<Listed> {
-        let now = self.now.read();
-        Arc::clone(&now.unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
     /// The rules that decide, if there are any.
     pub(super) fn rules(&self) -> Option<Arc<Rules>> {
-        self.now().rules.clone()
+        self.rules.clone()
     }
 
     /// How clients prove who they are where there are no rules.
     pub(super) fn method(&self) -> AuthMethod {
-        self.now().method
-    }
-
-    /// The password of a group's own user.
-    pub fn of_group(&self, group: usize) -> Option<Password> {
-        self.now().own.get(group)?.clone()
-    }
-
-    /// The password of who asks a group's PostgreSQL for users.
-    pub fn of_asking(&self, group: usize) -> Option<Password> {
-        let asking = self.now().asking.clone();
-        asking.unwrap_or_else(|| self.of_group(group))
+        self.method
     }
 
     /// How this user proves who it is. Unknown users are asked the same as
@@ -168,11 +140,11 @@ impl Credentials {
     ) -> Result<Option<Arc<Known>>, Refused> {
         let listed = std::str::from_utf8(user)
             .ok()
-            .and_then(|name| self.now().users.get(name).cloned());
+            .and_then(|name| self.users.get(name).cloned());
         if let Some(known) = listed {
             return Ok(Some(known));
         }
-        let (Some(group), true) = (group, shard.config.auth.query.is_some()) else {
+        let (Some(group), true) = (group, self.asks) else {
             return Ok(None);
         };
         match shard.look_up(group, user).await {
@@ -187,32 +159,6 @@ impl Credentials {
 
     fn mock(&self, user: &[u8]) -> Arc<Verifier> {
         Arc::new(Verifier::mock(user, &self.mock_secret))
-    }
-}
-
-impl Listed {
-    /// Who has the same secret as before keeps what was made of it.
-    fn new(
-        config: &Config,
-        before: &HashMap<String, Arc<Known>>,
-        own: Vec<Option<Password>>,
-    ) -> Self {
-        let known = |user: &User| match before.get(&user.name) {
-            Some(known) if known.is_of(user.secret.as_ref()) => Arc::clone(known),
-            _ => Arc::new(Known::new(user.secret.clone())),
-        };
-        let users = config.auth.users.iter();
-        let query = config.auth.query.as_ref();
-        let asking = query.and_then(|query| query.user.as_ref());
-        Self {
-            users: users
-                .map(|(name, user)| (name.clone(), known(user)))
-                .collect(),
-            rules: config.auth.rules.clone(),
-            method: config.auth.method,
-            own,
-            asking: asking.map(|(_, password)| password.clone()),
-        }
     }
 }
 

@@ -12,7 +12,8 @@ use crate::link::Link;
 use crate::replication::Replication;
 use crate::server::{Server, Slot};
 use crate::settings::{self, Label};
-use crate::shard::{CancelSecret, Control, Key, Shard, ShardPool, bump};
+use crate::shard::{CancelSecret, Control, Key, Shard, ShardPool, Wishes, bump};
+use crate::snapshot::Database;
 use protocol::backend::{
     Authentication, BackendKeyData, NegotiateProtocolVersion, ReadyForQuery, TransactionStatus,
 };
@@ -21,6 +22,7 @@ use protocol::error::{ErrorFields, SqlState};
 use protocol::list::List;
 use protocol::startup::{ProtocolVersion, Startup, StartupPacket};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A client that is logged in.
 pub(super) enum Greeted {
@@ -45,12 +47,27 @@ pub(crate) struct Entered {
 }
 
 impl Entered {
+    /// Users have been taken out of the configuration: is this one of them?
+    pub(crate) fn check_user(&self) {
+        self.control.unwant(Wishes::CHECK);
+        let lists = |user| self.shard.config().auth.lists(user);
+        if self.user().is_some_and(|user| !lists(user)) {
+            self.control.want(Wishes::REMOVED);
+        }
+    }
+
+    /// Whom it has proved to be.
+    pub(crate) fn user(&self) -> Option<&[u8]> {
+        self.place.as_ref().map(Place::user)
+    }
+
     /// Enters a client that is about to be told how to cancel its queries:
     /// the `BackendKeyData` for it goes to `out`.
     pub(super) fn new(
         shard: &Rc<Shard>,
         version: ProtocolVersion,
         place: Place,
+        pool: &ShardPool,
         out: &mut Vec<u8>,
     ) -> Result<Self, Refused> {
         let secret = if version >= ProtocolVersion::V3_2 {
@@ -59,13 +76,16 @@ impl Entered {
             CancelSecret::short()
         };
         let shown = secret.clone();
-        let (slot, control) = shard.clients.enter(Key::Own(secret));
+        let (slot, control) = shard.clients.enter(Key::Own(secret), pool.index());
         let entered = Self {
             shard: Rc::clone(shard),
             slot,
             place: Some(place),
             control,
         };
+        if pool.is_removed() {
+            entered.control.want(Wishes::REMOVED);
+        }
         let key = BackendKeyData {
             pid: shard.process_ids.of(shard.id, slot),
             key: shown.expose(),
@@ -114,34 +134,34 @@ pub(super) async fn log_in(
     socket.write(&wish.negotiation);
     // Which database there is nobody is told before it has proved who it is.
     let group = group_of(shard, &wish).ok();
-    let default = || {
-        shard.config.groups[shard.config.default_group]
-            .name
-            .as_bytes()
-    };
+    let config = shard.config();
+    let default = || config.groups[config.default_group].name.as_bytes();
     let database = wish.database.as_deref().unwrap_or_else(default);
     let physical = wish.replication == replicate::Kind::Physical;
     let method = rules::method(shard, socket, source, &wish.user, database, physical)?;
     let user = &wish.user[..];
-    let proving = authenticate(shard, socket, &mut packets, method, group, user);
+    let number = group.as_ref().map(|group| group.id);
+    let proving = authenticate(shard, socket, &mut packets, method, number, user);
     let proved = Box::pin(proving).await?;
     packets.finish();
-    if let (Some(group), false) = (group, shard.config.auth.enabled) {
-        rules::only_as(&shard.config.groups[group].user, user)?;
+    // The configuration may have changed meanwhile.
+    let config = shard.config();
+    if let (Some(group), false) = (group, config.auth.enabled) {
+        rules::only_as(&group.user, user)?;
     }
     write(socket, |out| Authentication::Ok.encode(out))?;
 
     let group = group_of(shard, &wish)?;
-    let place = shard.places.take(&shard.config, user, group);
+    let place = shard.places.take(&config, user, &group);
     let place = place.inspect_err(|_| bump(&shard.counters.limit_refusals))?;
-    let pool = match shard.config.groups[group].passthrough {
-        true => shard.role_pool(group, user, proved.keys)?,
-        false => Rc::clone(shard.pool(group)),
+    let pool = match group.passthrough {
+        true => shard.role_pool(&group, user, proved.keys)?,
+        false => shard.pool(group.id).ok_or_else(|| unknown(&group.name))?,
     };
     if let Some(value) = wish.replication.value() {
         let replication = Box::pin(replicate::begin(&pool, value, &wish.settings)).await?;
         let mut out = replication.greeting().map_err(unwritable)?;
-        let entered = Entered::new(shard, wish.version, place, &mut out)?;
+        let entered = Entered::new(shard, wish.version, place, &pool, &mut out)?;
         be_ready(&mut out)?;
         socket.write(&out);
         return Ok(Greeted::Replication(Box::new(replication.of(entered))));
@@ -160,7 +180,7 @@ pub(super) async fn log_in(
     };
     socket.write(&report);
     let mut out = Vec::new();
-    let entered = Entered::new(shard, wish.version, place, &mut out)?;
+    let entered = Entered::new(shard, wish.version, place, &pool, &mut out)?;
     be_ready(&mut out)?;
     socket.write(&out);
     Ok(Greeted::Session {
@@ -170,26 +190,27 @@ pub(super) async fn log_in(
     })
 }
 
-fn group_of(shard: &Shard, wish: &Wish) -> Result<usize, Refused> {
+fn group_of(shard: &Shard, wish: &Wish) -> Result<Arc<Database>, Refused> {
+    let config = shard.config();
+    let default = || config.default_database().cloned();
     let Some(name) = &wish.database else {
-        return Ok(shard.config.default_group);
+        return default().ok_or_else(|| unknown(""));
     };
-    let group = std::str::from_utf8(name)
-        .ok()
-        .and_then(|name| shard.config.group(name));
-    match group {
-        Some(group) => Ok(group),
+    let named = std::str::from_utf8(name).ok();
+    match named.and_then(|name| config.database_named(name)) {
+        Some(group) => Ok(Arc::clone(group)),
         // What libpq calls the database of a client that replicates a whole
         // cluster.
         None if wish.replication == replicate::Kind::Physical && name == b"replication" => {
-            Ok(shard.config.default_group)
+            default().ok_or_else(|| unknown(""))
         }
-        None => {
-            let name = String::from_utf8_lossy(name);
-            let text = format!("database \"{name}\" does not exist");
-            Err(Refused::fatal(SqlState::INVALID_CATALOG_NAME, &text))
-        }
+        None => Err(unknown(&String::from_utf8_lossy(name))),
     }
+}
+
+fn unknown(name: &str) -> Refused {
+    let text = format!("database \"{name}\" does not exist");
+    Refused::fatal(SqlState::INVALID_CATALOG_NAME, &text)
 }
 
 fn be_ready(out: &mut Vec<u8>) -> Result<(), Refused> {

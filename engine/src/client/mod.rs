@@ -158,7 +158,7 @@ enum LoggedIn {
 async fn log_in(shard: Rc<Shard>, fd: OwnedFd, source: Source, guest: Guest) -> Option<LoggedIn> {
     let mut socket = Link::plain(shard.ring.socket(fd));
     let begun = shard.ring.micros();
-    let deadline = Instant::now() + shard.config.proxy.login_timeout;
+    let deadline = Instant::now() + shard.config().proxy.login_timeout;
     // A future that others wrap is in each of them twice, as what they were
     // given and as what they wait for: thousands may be half open.
     let hearing = Box::pin(greet::hear(&shard, &mut socket, source));

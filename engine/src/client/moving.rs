@@ -52,13 +52,13 @@ impl Entered {
     }
 
     /// It has come to this shard.
-    pub(crate) fn arrive(shard: &Rc<Shard>, traveller: Traveller) -> Self {
+    pub(crate) fn arrive(shard: &Rc<Shard>, traveller: Traveller, group: usize) -> Self {
         let Traveller {
             home,
             place,
             cancels,
         } = traveller;
-        let (slot, control) = shard.clients.enter(Key::Guest(Arc::clone(&home)));
+        let (slot, control) = shard.clients.enter(Key::Guest(Arc::clone(&home)), group);
         control.cancel.replace(cancels);
         home.is_at(shard.id, slot);
         Self {

@@ -6,7 +6,7 @@
 //! names cost nothing, however many there are.
 
 use super::Refused;
-use crate::config::Config;
+use crate::config::{Config, Group};
 use protocol::error::SqlState;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -58,9 +58,9 @@ impl Places {
         self: &Arc<Self>,
         config: &Config,
         user: &[u8],
-        group: usize,
+        group: &Group,
     ) -> Result<Place, Refused> {
-        let database = &config.groups[group].name;
+        let database = &group.name;
         let all = (config.proxy.max_clients > 0).then_some(config.proxy.max_clients);
         let limits = (
             all,
@@ -105,6 +105,13 @@ impl Places {
     /// Nobody panics while holding it.
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// Whose it is.
+    pub fn user(&self) -> &[u8] {
+        &self.user.text
     }
 }
 

@@ -66,7 +66,7 @@ fn invalid(value: &[u8]) -> Refused {
 
 /// Whether such connections are passed through at all.
 pub(super) fn permit(shard: &Shard, kind: Kind) -> Result<(), Refused> {
-    if kind == Kind::None || shard.config.proxy.allow_replication {
+    if kind == Kind::None || shard.config().proxy.allow_replication {
         return Ok(());
     }
     Err(Refused::fatal(
@@ -96,9 +96,9 @@ pub(super) async fn begin(
     let mut extra = vec![(&b"replication"[..], value)];
     extra.extend(settings.iter().map(|(name, value)| (&**name, &**value)));
     let server = login_with(pool, &extra).await.map_err(|error| {
-        let name = &pool.group().name;
+        let name = pool.group().name.clone();
         tracing::warn!(database = %name, %error, "no server for a replication connection");
-        let refusal = Refusal::of(name, &error);
+        let refusal = Refusal::of(&name, &error);
         Refused::fatal(refusal.code, &refusal.message)
     })?;
     Ok(Logged::new(Rc::clone(pool), server, permit))

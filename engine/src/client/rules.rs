@@ -17,8 +17,9 @@ pub(super) fn method(
     database: &[u8],
     replication: bool,
 ) -> Result<Method, Refused> {
-    let Some(rules) = shard.credentials.rules() else {
-        return Ok(match shard.credentials.method() {
+    let credentials = &shard.config().credentials;
+    let Some(rules) = credentials.rules() else {
+        return Ok(match credentials.method() {
             AuthMethod::Trust => Method::Trust,
             AuthMethod::Md5 => Method::Md5,
             AuthMethod::ScramSha256 => Method::Scram,

@@ -17,7 +17,11 @@ pub(super) const DIRECT: u8 = 0x16;
 
 /// What TLS starts from, if this client may have it.
 pub(super) fn acceptor(shard: &Shard, local: bool) -> Option<Arc<Acceptor>> {
-    if local { None } else { shard.tls.acceptor() }
+    if local {
+        None
+    } else {
+        shard.config().acceptor.clone()
+    }
 }
 
 /// The client has asked for TLS. `unread`: what came behind that.
@@ -86,7 +90,8 @@ async fn shake_hands(
 /// is asked for a password. A certificate, if one is demanded, has been
 /// demanded by the handshake already.
 pub(super) fn demand(shard: &Shard, link: &Link, local: bool, user: &[u8]) -> Result<(), Refused> {
-    let Some(tls) = shard.config.tls.as_ref().filter(|_| !local) else {
+    let config = shard.config();
+    let Some(tls) = config.tls.as_ref().filter(|_| !local) else {
         return Ok(());
     };
     let refused = |text: &str| {

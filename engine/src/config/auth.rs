@@ -145,6 +145,25 @@ pub struct Auth {
     pub secret_files: Vec<PathBuf>,
 }
 
+impl Auth {
+    /// Whether users were listed in `before` who may not come any more.
+    pub fn misses_some_of(&self, before: &Self) -> bool {
+        let all_known = || {
+            before
+                .users
+                .keys()
+                .all(|user| self.users.contains_key(user))
+        };
+        before.enabled && self.enabled && self.query.is_none() && !all_known()
+    }
+
+    /// Whether this user may come, whatever it must prove.
+    pub fn lists(&self, user: &[u8]) -> bool {
+        let listed = |user| self.users.contains_key(user);
+        !self.enabled || self.query.is_some() || std::str::from_utf8(user).is_ok_and(listed)
+    }
+}
+
 /// How PostgreSQL is asked for users.
 #[derive(Clone)]
 pub struct AuthQuery {

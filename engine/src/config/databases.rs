@@ -131,10 +131,15 @@ pub struct Group {
 impl Group {
     /// The permits for servers of its own user: the database's limit holds for them and their reserve together.
     pub fn budget(&self, shards: usize) -> Budget {
+        let (max, reserve) = self.limits();
+        Budget::new(max, shards).with_reserve(reserve)
+    }
+
+    /// The most of them, and their reserve.
+    pub fn limits(&self) -> (u32, u32) {
         let cap = self.max_server_connections.unwrap_or(u32::MAX);
         let max = self.pool.max_connections.min(cap);
-        let reserve = self.pool.reserve_connections.min(cap - max);
-        Budget::new(max, shards).with_reserve(reserve)
+        (max, self.pool.reserve_connections.min(cap - max))
     }
 
     /// The most servers of all roles together.

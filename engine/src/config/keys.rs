@@ -4,7 +4,7 @@
 //! `pgmux config --defaults` prints; a test compares it with the fields that serde accepts. A new section is
 //! one file with its keys and its struct, and one line in [`SECTIONS`].
 
-use super::{auth, backend, databases, engine, limits, peers, pool, proxy, tls};
+use super::{auth, backend, databases, engine, limits, live, peers, pool, proxy, tls};
 
 /// The sections in the order in which they are printed.
 pub static SECTIONS: &[&[Key]] = &[
@@ -17,6 +17,7 @@ pub static SECTIONS: &[&[Key]] = &[
     auth::KEYS,
     limits::KEYS,
     tls::KEYS,
+    live::KEYS,
 ];
 
 /// One key.

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use super::Config;
 use super::keys::{Key, Kind, Unset};
+use super::{Config, Group};
 
 /// More clients than one machine can have.
 pub(super) const CLIENTS_MAX: u32 = 10_000_000;
@@ -52,9 +52,11 @@ impl Config {
     }
 
     /// The most clients of a group.
-    pub fn most_of_database(&self, group: usize) -> Option<u32> {
-        let own = self.groups[group].max_connections;
-        self.most(own, self.limits.default_max_connections_per_database)
+    pub fn most_of_database(&self, group: &Group) -> Option<u32> {
+        self.most(
+            group.max_connections,
+            self.limits.default_max_connections_per_database,
+        )
     }
 
     fn most(&self, own: Option<u32>, default: u32) -> Option<u32> {

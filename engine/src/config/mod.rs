@@ -15,9 +15,11 @@ mod databases;
 mod defaults;
 mod engine;
 mod expand;
+mod facts;
 pub mod keys;
 mod limits;
 mod listen;
+mod live;
 mod peers;
 mod pool;
 mod proxy;
@@ -42,6 +44,7 @@ pub use backend::ServerAuth;
 pub use databases::{Group, Target};
 pub use defaults::defaults_file;
 pub use engine::{Balance, EngineOpts, Pin, SHARDS_MAX};
+pub use facts::{Difference, Facts, contents};
 pub use limits::ConnectionLimits;
 pub use listen::{ListenAddr, parse_all as parse_listen};
 pub use peers::{Peer, PeerAddress};
@@ -73,6 +76,12 @@ pub struct Config {
     pub limits: ConnectionLimits,
     /// TLS with clients, if it is on.
     pub tls: Option<ClientTls>,
+    /// What is logged, if it is written here.
+    pub log_level: Option<String>,
+    /// Whether a change of the file is taken over as it is noticed.
+    pub watch: bool,
+    /// All of it, key by key.
+    pub facts: Facts,
 }
 
 impl Config {
@@ -116,7 +125,12 @@ impl Config {
                     env,
                 }
                 .value(&tree, &Place::root(), Fill::Defaults);
-                root.and_then(|root| resolve(root, &mut report))
+                let told = root.clone();
+                let config = root.and_then(|root| resolve(root, &mut report));
+                config.zip(told).map(|(config, told)| Config {
+                    facts: Facts::new(&told, report.files()),
+                    ..config
+                })
             }
             Err(problem) => {
                 report.at_line(problem.line, "", problem.text);
@@ -151,6 +165,8 @@ fn resolve(root: Value, report: &mut Report) -> Option<Config> {
     let auth = typed::<auth::Section>(take("auth"), "auth", report).and_then(|s| s.resolve(report));
     let limits = typed::<ConnectionLimits>(take("connection_limits"), "connection_limits", report);
     let tls = typed::<tls::Section>(take("tls"), "tls", report).and_then(|s| s.resolve(report));
+    let log = typed::<live::LogSection>(take("log"), "log", report).and_then(|s| s.resolve(report));
+    let config = typed::<live::ConfigSection>(take("config"), "config", report);
     let shared = Shared::new(take("pool"), take("backend"), report);
     let groups = groups(take("databases"), &shared, report);
     if let Some(auth) = &auth {
@@ -170,6 +186,9 @@ fn resolve(root: Value, report: &mut Report) -> Option<Config> {
         auth: auth?,
         limits: limits?,
         tls: tls?,
+        log_level: log?.level,
+        watch: config?.watch,
+        facts: Facts::default(),
     })
 }
 

@@ -1,5 +1,6 @@
 //! What is wrong with a configuration: every problem with its place, in one list.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -52,6 +53,8 @@ impl std::error::Error for ConfigErrors {}
 pub(super) struct Report {
     file: String,
     lines: HashMap<String, usize>,
+    /// Other files that the configuration names.
+    files: RefCell<Vec<PathBuf>>,
     problems: Vec<Problem>,
 }
 
@@ -60,6 +63,7 @@ impl Report {
         Self {
             file: file.to_owned(),
             lines: HashMap::new(),
+            files: RefCell::default(),
             problems: Vec::new(),
         }
     }
@@ -122,10 +126,17 @@ impl Report {
 
     /// A relative path starts at the directory of the configuration file.
     pub(super) fn beside(&self, path: &Path) -> PathBuf {
-        Path::new(&self.file)
+        let path = Path::new(&self.file)
             .parent()
             .unwrap_or(Path::new(""))
-            .join(path)
+            .join(path);
+        self.files.borrow_mut().push(path.clone());
+        path
+    }
+
+    /// The files that [`Report::beside`] was asked for.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        self.files.borrow().clone()
     }
 
     /// How many problems there are so far.

@@ -137,7 +137,7 @@ pub struct ClientTls {
 }
 
 /// TLS with a group's servers.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerTls {
     /// What is demanded of servers.
     pub mode: SslMode,

@@ -114,7 +114,7 @@ pub fn send(pool: &Rc<ShardPool>, handle: Handle, waker: Option<Waker>, guards: 
             Ok(Err(error)) => error,
             Err(_) => io::ErrorKind::TimedOut.into(),
         };
-        let database = &in_flight.pool.group().name;
+        let database = in_flight.pool.group().name.clone();
         tracing::warn!(%database, %error, "a cancel request could not be delivered");
     });
 }

@@ -155,7 +155,8 @@ fn end_requests(server: &mut Server) -> Result<(), Broken> {
 
 /// Runs the reset query and believes only what the server then says.
 async fn reset(pool: &ShardPool, server: &mut Server) -> Result<(), Broken> {
-    let query = &pool.group().pool.reset_query;
+    let facts = pool.group();
+    let query = &facts.pool.reset_query;
     if query.is_empty() {
         return Err(Broken::Closed);
     }
@@ -184,7 +185,7 @@ async fn reset(pool: &ShardPool, server: &mut Server) -> Result<(), Broken> {
         server.prepared.clear();
     }
     server.unnamed = Slot::Empty;
-    let found = server.probe(pool.user(), []).await?;
+    let found = server.probe(&pool.user(), []).await?;
     if !found.pins.is_empty() {
         return Err(Broken::Unexpected(b'E'));
     }

@@ -3,13 +3,13 @@
 use super::dialog::{Broken, read};
 use super::secure::{self, Way};
 use super::{CancelKey, Keys, Parameters, Prepared, Server, Slot};
-use crate::config::{ChannelBinding as Binding, Group, Secret, ServerAuth, Target};
+use crate::config::{ChannelBinding as Binding, Secret, ServerAuth, Target};
 use crate::limits::{LOGIN_MESSAGE_BYTES, SCRAM_ITERATIONS, SERVER_LOGIN};
 use crate::link::Link;
 use crate::net;
 use crate::random;
 use crate::ring::Socket;
-use crate::shard::ShardPool;
+use crate::shard::{Facts, ShardPool};
 use protocol::auth::scram::ChannelBinding;
 use protocol::auth::{md5, scram};
 use protocol::backend::{
@@ -210,7 +210,7 @@ async fn addresses(pool: &ShardPool) -> io::Result<Vec<SockAddr>> {
 
 struct Login<'a> {
     pool: &'a ShardPool,
-    group: &'a Group,
+    group: Rc<Facts>,
     keys: Option<Keys>,
     socket: Link,
     address: SockAddr,
@@ -223,8 +223,8 @@ impl Login<'_> {
     fn send_startup(&mut self, extra: &Extra<'_>) -> Result<(), LoginError> {
         let mut out = Vec::new();
         let mut parameters = vec![
-            (&b"user"[..], self.pool.user().as_bytes()),
-            (&b"database"[..], self.pool.database().as_bytes()),
+            (&b"user"[..], self.group.user.as_bytes()),
+            (&b"database"[..], self.group.database_name.as_bytes()),
         ];
         if self.pool.is_for_lookups() {
             // Over whatever the role or the database has set (CVE-2025-12819).
@@ -253,7 +253,7 @@ impl Login<'_> {
             }
             Authentication::MD5Password { salt } => {
                 self.allow(ServerAuth::Md5)?;
-                let hash = md5_hash(self.pool.user().as_bytes(), self.password()?);
+                let hash = md5_hash(self.group.user.as_bytes(), self.password()?);
                 let response = md5::response(&hash, salt).ok_or_else(|| {
                     LoginError::Downgrade("backend.password cannot answer an MD5 request".into())
                 })?;

@@ -46,7 +46,7 @@ impl Way {
 
 /// The ways to log in at the pool's servers, in order.
 pub fn ways(pool: &ShardPool) -> (Way, Option<Way>) {
-    if pool.shard.tls.connector(pool.index()).is_none() {
+    if pool.group().connector.is_none() {
         return (Way::Clear, None);
     }
     match pool.group().tls.mode {
@@ -59,7 +59,7 @@ pub fn ways(pool: &ShardPool) -> (Way, Option<Way>) {
 
 /// Begins a connection in this way.
 pub async fn begin(pool: &ShardPool, socket: Socket, way: Way) -> Result<Link, LoginError> {
-    let connector = pool.shard.tls.connector(pool.index());
+    let connector = pool.group().connector.clone();
     let Some(connector) = connector.filter(|_| way != Way::Clear) else {
         return Ok(Link::plain(socket));
     };

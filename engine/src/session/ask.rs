@@ -109,7 +109,7 @@ impl Session {
             && server.native.is_none()
             && !server.suspect.intersects(NEEDS_MORE)
             && !self.may_put_back(server)
-            && self.pool.mode() != PoolMode::Session
+            && self.mode != PoolMode::Session
             && !server.ledger.is_copy_in()
             && !server.ledger.has_open_batch()
             && matches!(self.request, Body::Relay)

@@ -121,7 +121,7 @@ impl Session {
                 return Err(End::Torn(None));
             }
         }
-        if self.pool.mode() == PoolMode::Session {
+        if self.mode == PoolMode::Session {
             // Nobody else's until the client leaves: its names are its own.
             server.native.get_or_insert_default();
         }
@@ -215,7 +215,7 @@ impl Session {
     }
 
     fn holds_server(&self) -> bool {
-        let for_good = self.pool.mode() == PoolMode::Session && !self.withheld;
+        let for_good = self.mode == PoolMode::Session && !self.withheld;
         for_good || self.is_amid_something()
     }
 
@@ -246,7 +246,7 @@ impl Session {
             asked,
             erred: self.erred,
             told: self.told.take(),
-            keeps: self.pool.mode() == PoolMode::Session,
+            keeps: self.mode == PoolMode::Session,
         };
         self.settling = Some(Settling::start(&self.pool, server, asker, cx.waker()));
     }

@@ -71,6 +71,8 @@ use std::time::Instant;
 pub struct Session {
     shard: Rc<Shard>,
     pool: Rc<ShardPool>,
+    /// Of the pool when the client logged in.
+    mode: PoolMode,
     socket: Link,
     entered: Entered,
     /// The server, while leased.
@@ -161,6 +163,7 @@ impl Session {
     ) -> Box<Self> {
         Box::new(Self {
             shard,
+            mode: pool.mode(),
             pool,
             socket,
             entered,
@@ -309,15 +312,40 @@ impl Session {
             );
             return Err(End::Saying(words));
         }
+        if wishes.has(Wishes::CHECK) {
+            self.entered.check_user();
+        }
+        let wishes = self.entered.control.wishes.get();
+        if wishes.has(Wishes::REMOVED) && self.is_idle() {
+            return Err(End::Saying(self.removed()));
+        }
         self.move_if_wanted(cx)
     }
 
-    /// Between transactions, with nothing asked. In session mode the server
-    /// is kept, which does not count.
+    /// What a client is told that the configuration does not know any more.
+    fn removed(&self) -> Vec<u8> {
+        if self.pool.is_removed() {
+            let text = format!(
+                "terminating connection because database \"{}\" is not in the configuration any more",
+                self.pool.group().name
+            );
+            return fatal(SqlState::DATABASE_DROPPED, &text);
+        }
+        let user = String::from_utf8_lossy(self.entered.user().unwrap_or_default()).into_owned();
+        let text = format!(
+            "terminating connection because user \"{user}\" is not in the configuration any more"
+        );
+        fatal(SqlState::INVALID_AUTHORIZATION_SPECIFICATION, &text)
+    }
+
+    /// Between transactions, with nothing asked. A server that is kept from one
+    /// transaction to the next does not count.
     fn is_idle(&self) -> bool {
         let at_rest = match &self.server {
             None => true,
-            Some(server) => self.pool.mode() == PoolMode::Session && server.is_at_rest(),
+            Some(server) => {
+                (self.mode == PoolMode::Session || server.pinned) && server.is_at_rest()
+            }
         };
         at_rest
             && !self.is_waiting()
@@ -407,7 +435,7 @@ impl Session {
         }
         // Half a message has been sent: only the client could finish it.
         let torn = matches!(self.request, Body::Relay) && self.frames.body_remaining() > 0;
-        if self.pool.mode() == PoolMode::Session {
+        if self.mode == PoolMode::Session {
             server.pinned = true;
         }
         clean::spawn(

@@ -17,6 +17,8 @@ use crate::ring::task;
 use crate::server::{Keys, Parameters};
 use crate::settings::Entries;
 use crate::shard::{Counted, Mail, PoolId, Shard, Wishes};
+use ::pool::config::PoolMode;
+use protocol::error::SqlState;
 use protocol::frame::Deframer;
 use std::pin::pin;
 use std::rc::Rc;
@@ -27,6 +29,7 @@ pub struct Guest {
     link: DetachedLink,
     traveller: Traveller,
     pool: PoolId,
+    mode: PoolMode,
     /// As whom its servers are logged in, and with what, where that is the
     /// client's own role.
     role: Option<(String, Option<Keys>)>,
@@ -137,7 +140,8 @@ impl Session {
             link,
             traveller,
             pool: pool.id(),
-            role: role.then(|| (pool.user().to_owned(), pool.keys())),
+            mode: self.mode,
+            role: role.then(|| (pool.user().to_string(), pool.keys())),
             label: self.label.entries().clone(),
             startup: (!same).then(|| self.startup.entries().clone()),
             statements: self.statements.as_deref().map(Statements::pack),
@@ -170,9 +174,13 @@ impl Guest {
         let counted = Counted::arrived(shard);
         let guest = *self;
         let socket = Link::attach(&shard.ring, guest.link);
-        let entered = Entered::arrive(shard, guest.traveller);
+        let entered = Entered::arrive(shard, guest.traveller, guest.pool.group);
+        let gone = || {
+            let text = "the database is not in the configuration any more";
+            Refused::fatal(SqlState::DATABASE_DROPPED, text)
+        };
         let pool = match guest.role {
-            None => Ok(Rc::clone(shard.pool(guest.pool.group))),
+            None => shard.pool(guest.pool.group).ok_or_else(gone),
             Some((user, keys)) => shard.pool_of_guest(guest.pool.group, &user, keys),
         };
         let pool = match pool {
@@ -182,11 +190,15 @@ impl Guest {
                 return;
             }
         };
+        if pool.is_removed() {
+            entered.control.want(Wishes::REMOVED);
+        }
         let label = pool.labels.intern(guest.label);
         let startup = guest.startup.map(|entries| pool.labels.intern(entries));
         let startup = startup.unwrap_or_else(|| Rc::clone(&label));
         let mut session = Session::new(Rc::clone(shard), socket, pool, startup, entered);
         session.label = label;
+        session.mode = guest.mode;
         let unpack = |packed| Box::new(Statements::unpack(packed, shard));
         session.statements = guest.statements.map(unpack);
         session.custom = guest.custom;

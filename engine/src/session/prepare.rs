@@ -215,7 +215,7 @@ impl Session {
     /// Closes the copy that was not used for the longest time when the server
     /// has as many as it may.
     fn make_room(&mut self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        let limit = self.pool.group().pool.max_prepared_statements as usize;
+        let limit = self.pool.statements_max();
         let Some(server) = &mut self.server else {
             return Ok(());
         };

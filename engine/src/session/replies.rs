@@ -260,7 +260,7 @@ impl Session {
                 };
                 server.status = status;
                 let open = status != TransactionStatus::Idle && entry.whose == Whose::Client;
-                if open && self.pool.mode() == PoolMode::Statement {
+                if open && self.mode == PoolMode::Statement {
                     return Err(Violated::Forbidden);
                 }
                 if entry.whose == Whose::Client && self.must_withhold(server) {

@@ -133,8 +133,8 @@ async fn ask(pool: &ShardPool, server: &mut Server, asker: &Asker) -> Result<Set
     let effects = server.suspect;
     let names = asker.custom.iter().map(|name| &**name);
     let mut found = match asker.asked {
-        true => server.probe_asked(pool.user(), names).await?,
-        false => server.probe(pool.user(), names).await?,
+        true => server.probe_asked(&pool.user(), names).await?,
+        false => server.probe(&pool.user(), names).await?,
     };
     if let Some(only) = found.only {
         server.suspect = Effects::NONE;

@@ -55,6 +55,8 @@ pub struct Control {
     pub cancel: RefCell<Vec<Guard>>,
     /// What others want of it.
     pub wishes: Cell<Wishes>,
+    /// The number of its database.
+    pub group: u32,
     /// Its task.
     pub waker: RefCell<Option<Waker>>,
 }
@@ -74,6 +76,12 @@ impl Wishes {
     pub const RESTLESS: Self = Self(8);
     /// It is, and has had one here.
     pub const DUE: Self = Self(16);
+
+    /// Its database, or its user, is not in the configuration any more: it must
+    /// leave as soon as it has no transaction.
+    pub const REMOVED: Self = Self(32);
+    /// Users are not in the configuration any more: is it one of them?
+    pub const CHECK: Self = Self(64);
 
     /// This and that.
     pub const fn or(self, that: Self) -> Self {
@@ -117,9 +125,10 @@ impl Control {
 
 impl Clients {
     /// Enters a client; its place.
-    pub fn enter(&self, key: Key) -> (u32, Rc<Control>) {
+    pub fn enter(&self, key: Key, group: usize) -> (u32, Rc<Control>) {
         let control = Rc::new(Control {
             key,
+            group: u32::try_from(group).unwrap_or(u32::MAX),
             cancel: RefCell::default(),
             wishes: Cell::new(self.told.get()),
             waker: RefCell::default(),
@@ -185,6 +194,18 @@ impl Clients {
         }
     }
 
+    /// Tells those that are here now, of this database or of all.
+    pub fn tell(&self, group: Option<usize>, wish: Wishes) {
+        for (_, entry) in self.places.borrow().iter() {
+            if let Entry::Here(control) = entry
+                && group.is_none_or(|group| control.group as usize == group)
+            {
+                control.want(wish);
+                control.wake();
+            }
+        }
+    }
+
     /// Asks up to `most` clients to move, those whose turn it is. Looks at so
     /// many places and no more, however many clients there are.
     pub(super) fn ask_to_move(&self, most: usize) {
@@ -242,7 +263,7 @@ mod tests {
         let clients = Clients::default();
         let (own, shown) = secret();
         let copy = own.clone();
-        let (slot, _) = clients.enter(Key::Own(own));
+        let (slot, _) = clients.enter(Key::Own(own), 0);
         assert!(matches!(
             clients.find(slot, &shown),
             Some(Whereabouts::Here(_))
@@ -250,7 +271,7 @@ mod tests {
         let home = Arc::new(Home::new(copy, 0, slot));
         clients.send_away(slot, Arc::clone(&home));
         assert!(clients.is_empty());
-        let (other, _) = clients.enter(Key::Own(CancelSecret::short()));
+        let (other, _) = clients.enter(Key::Own(CancelSecret::short()), 0);
         assert_ne!(other, slot);
         match clients.find(slot, &shown) {
             Some(Whereabouts::Away(found)) => assert!(Arc::ptr_eq(&found, &home)),
@@ -267,7 +288,7 @@ mod tests {
         let clients = Clients::default();
         let (own, shown) = secret();
         let home = Arc::new(Home::new(own, 3, 9));
-        let (slot, _) = clients.enter(Key::Guest(Arc::clone(&home)));
+        let (slot, _) = clients.enter(Key::Guest(Arc::clone(&home)), 0);
         assert!(clients.find(slot, &shown).is_none());
         assert!(clients.find(slot, b"").is_none());
         assert!(clients.guest(slot, &home).is_some());
@@ -279,7 +300,7 @@ mod tests {
     fn clients_are_asked_to_move_in_turn_and_few_at_a_time() {
         let clients = Clients::default();
         let all: Vec<_> = (0..1000)
-            .map(|_| clients.enter(Key::Own(CancelSecret::short())).1)
+            .map(|_| clients.enter(Key::Own(CancelSecret::short()), 0).1)
             .collect();
         let asked = || {
             let moves = |control: &&Rc<Control>| control.wishes.get().has(Wishes::MOVE);
@@ -304,9 +325,9 @@ mod tests {
     #[test]
     fn who_comes_later_is_told_what_all_were_told() {
         let clients = Clients::default();
-        let early = clients.enter(Key::Own(CancelSecret::short())).1;
+        let early = clients.enter(Key::Own(CancelSecret::short()), 0).1;
         clients.tell_all(Wishes::LEAVE);
-        let late = clients.enter(Key::Own(CancelSecret::short())).1;
+        let late = clients.enter(Key::Own(CancelSecret::short()), 0).1;
         for control in [early, late] {
             assert!(control.wishes.get().has(Wishes::LEAVE));
             assert!(!control.wishes.get().has(Wishes::STOP));

@@ -58,7 +58,8 @@ pub(super) fn welcome(shard: &Rc<Shard>, fd: OwnedFd) {
         // The client has left already.
         return;
     };
-    let proxy = &shard.config.proxy;
+    let config = shard.config();
+    let proxy = &config.proxy;
     let room = Room {
         all: proxy.max_unauthenticated as usize,
         of_a_place: proxy.max_unauthenticated_per_source as usize,

@@ -121,6 +121,15 @@ impl Lookup {
         Rc::clone(&self.pool)
     }
 
+    /// Whether this is what it asks.
+    pub(super) fn asks(&self, query: &AuthQuery) -> bool {
+        let user = |query: &AuthQuery| query.user.as_ref().map(|(user, _)| user.clone());
+        self.query.text == query.text
+            && self.query.database == query.database
+            && self.query.cache == query.cache
+            && user(&self.query) == user(query)
+    }
+
     async fn work(self: Rc<Self>) {
         let working = Working(&self);
         loop {
@@ -176,8 +185,8 @@ impl Lookup {
         if let Some(error) = answer.error {
             let fields = protocol::error::Fields::new(&error);
             let code = fields.code().map(|code| code.to_string());
-            let database = &self.pool.group().name;
-            tracing::warn!(database = %database, code, "auth.query fails");
+            let database = self.pool.group().name.clone();
+            tracing::warn!(%database, code, "auth.query fails");
             return Ok(Row::Failed);
         }
         let Some(row) = answer.rows.first_mut() else {
@@ -287,7 +296,8 @@ impl Shard {
 
     /// A shard asks for a user of a group that is looked up here.
     pub(super) fn look_up_here(self: &Rc<Self>, group: usize, user: Box<[u8]>, guard: Guard) {
-        let Some(query) = &self.config.auth.query else {
+        let config = self.config();
+        let (Some(query), Some(database)) = (&config.auth.query, config.database(group)) else {
             return;
         };
         if self.answers.fresh(group, &user).is_some() {
@@ -295,7 +305,7 @@ impl Shard {
         }
         let mut lookups = self.lookups.borrow_mut();
         let lookup = lookups.entry(group).or_insert_with(|| {
-            let pool = ShardPool::for_lookups(Rc::clone(self), group, query);
+            let pool = ShardPool::for_lookups(Rc::clone(self), database, query);
             task::spawn(Rc::clone(&pool).keep());
             Rc::new(Lookup {
                 pool,

@@ -4,6 +4,7 @@
 use super::{Arriving, Guard, Home, PoolId};
 use crate::ring::{Ring, WakeHandle};
 use crate::session::Guest;
+use crate::snapshot::Snapshot;
 use admin::stats::ShardStats;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::any::Any;
@@ -76,6 +77,30 @@ pub enum Mail {
     },
     /// This shard has more clients than others: it is to give some away.
     Balance,
+    /// Prepare for another snapshot, and say whether that can be.
+    Stage {
+        /// What all shards will serve by.
+        snapshot: Arc<Snapshot>,
+        /// Which shard it is, and why it cannot.
+        reply: Sender<(usize, Result<(), String>)>,
+    },
+    /// All shards have prepared: serve by it; `None`: not all have, forget it.
+    Commit {
+        /// Its number.
+        number: Option<u64>,
+        /// Which shard has done so.
+        reply: Sender<usize>,
+    },
+    /// A database's switches have been turned ([`crate::snapshot::Shared`]).
+    Follow {
+        /// Which shard has followed.
+        reply: Sender<usize>,
+    },
+    /// The clients of a database leave now.
+    EndClients {
+        /// The database's number.
+        group: usize,
+    },
     /// Somebody wants to see the counters.
     Stats(Sender<ShardStats>),
     /// A thread has finished a job of this shard.
@@ -131,7 +156,13 @@ impl Postbox {
     pub fn post(&self, mail: Mail) {
         match self.sender.try_send(mail) {
             Err(TrySendError::Full(
-                mail @ (Mail::Done { .. } | Mail::Drain | Mail::Stop | Mail::Stats(_)),
+                mail @ (Mail::Done { .. }
+                | Mail::Drain
+                | Mail::Stop
+                | Mail::Commit { .. }
+                | Mail::Follow { .. }
+                | Mail::EndClients { .. }
+                | Mail::Stats(_)),
             )) => {
                 // A shard that has ended takes no mail.
                 let _ = self.sender.send(mail);

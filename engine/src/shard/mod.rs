@@ -16,6 +16,7 @@ mod mailbox;
 mod offload;
 mod pool;
 mod process_ids;
+mod reload;
 mod reports;
 mod roles;
 mod run;
@@ -32,27 +33,26 @@ pub use loads::Loads;
 pub use lookup::{Answers, Found};
 pub use mailbox::{Mail, Mailbox, Postbox};
 pub use offload::Guard;
-pub use pool::{Arriving, PoolId, Refusal, Seat, ShardPool};
+pub use pool::{Arriving, Facts, PoolId, Refusal, Seat, ShardPool};
 pub use process_ids::{INSTANCE_MAX, Owner, ProcessIds};
 pub use reports::Reports;
 pub use roles::Roles;
 pub use run::{ShardSeed, run};
 pub use secret::CancelSecret;
 
-use crate::client::{Brakes, Credentials, Places};
-use crate::config::Config;
+use crate::client::{Brakes, Places};
 use crate::link::Handshakes;
 use crate::ring::{Ring, task};
 use crate::server::{Definition, Meaning};
 use crate::signal::Signal;
-use crate::tls::Material;
+use crate::snapshot::{InForce, Snapshot};
 use ::pool::Budget;
 use admin::stats::ShardStats;
 use lookup::Lookup;
 use offload::Offload;
 use router::effects::Effects;
-use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::HashMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -64,8 +64,10 @@ pub struct Shard {
     pub id: usize,
     /// Its ring.
     pub ring: Ring,
-    /// The configuration, the same for all shards.
-    pub config: Arc<Config>,
+    /// What it serves by, the same for all shards.
+    snapshot: RefCell<Rc<InForce>>,
+    /// What is to take its place.
+    staged: RefCell<Option<Arc<Snapshot>>>,
     /// Its clients.
     pub clients: Clients,
     /// What it counts.
@@ -87,8 +89,6 @@ pub struct Shard {
     deaf: Signal,
     /// Shards that have clients.
     inhabited: Arc<AtomicUsize>,
-    /// What is known of the users' passwords.
-    pub credentials: Arc<Credentials>,
     /// What PostgreSQL has said of users, for all shards.
     pub answers: Arc<Answers>,
     /// Who has failed to log in how often, on any shard.
@@ -99,8 +99,6 @@ pub struct Shard {
     pub roles: Arc<Roles>,
     /// What servers report at login, for all shards.
     pub reports: Arc<Reports>,
-    /// The certificates, for all shards.
-    pub tls: Arc<Material>,
     /// Clients of all shards.
     pub loads: Arc<Loads>,
     /// How it gives clients away.
@@ -111,7 +109,8 @@ pub struct Shard {
     pub handshakes: Handshakes,
     /// Given when the last client has left a draining shard.
     finished: Signal,
-    pools: OnceCell<Vec<Rc<ShardPool>>>,
+    /// Of the databases' own users, by the databases' numbers.
+    group_pools: RefCell<BTreeMap<usize, Rc<ShardPool>>>,
     role_pools: RefCell<HashMap<PoolId, Rc<ShardPool>>>,
     lookups: RefCell<HashMap<usize, Rc<Lookup>>>,
     mailbox: Mailbox,
@@ -169,18 +168,20 @@ impl Shard {
         stats
     }
 
-    /// The pool of a group's own user.
-    pub fn pool(&self, group: usize) -> &Rc<ShardPool> {
-        &self.group_pools()[group]
+    /// What it serves by now. To be asked for anew after each await: a reload
+    /// may have come.
+    pub fn config(&self) -> Rc<InForce> {
+        Rc::clone(&self.snapshot.borrow())
     }
 
-    fn group_pools(&self) -> &[Rc<ShardPool>] {
-        self.pools.get().map(Vec::as_slice).unwrap_or_default()
+    /// The pool of a database's own user, by the database's number.
+    pub fn pool(&self, group: usize) -> Option<Rc<ShardPool>> {
+        self.group_pools.borrow().get(&group).cloned()
     }
 
     /// All pools: those of the groups, of clients' roles, and for look-ups.
     pub fn pools(&self) -> Vec<Rc<ShardPool>> {
-        let mut all = self.group_pools().to_vec();
+        let mut all: Vec<_> = self.group_pools.borrow().values().cloned().collect();
         all.extend(self.role_pools.borrow().values().cloned());
         all.extend(self.lookups.borrow().values().map(|lookup| lookup.pool()));
         all
@@ -190,7 +191,7 @@ impl Shard {
     fn find_pool(&self, id: PoolId) -> Option<Rc<ShardPool>> {
         match id.is_role() {
             true => self.role_pools.borrow().get(&id).cloned(),
-            false => self.group_pools().get(id.group).cloned(),
+            false => self.pool(id.group),
         }
     }
 

@@ -2,20 +2,23 @@
 
 mod ends;
 mod moves;
+mod renew;
 mod seat;
 
 pub use moves::Arriving;
+pub use renew::Facts;
 pub use seat::{Refusal, Seat};
 
 use super::{Mail, Shard, bump};
-use crate::config::{AuthQuery, Group, Secret};
+use crate::config::{AuthQuery, Secret};
 use crate::random;
 use crate::ring::task;
 use crate::server::login::LoginError;
 use crate::server::{Keys, Parameters, Server};
 use crate::settings::Labels;
+use crate::snapshot::Database;
 use ::pool::config::PoolMode;
-use ::pool::{Acquire, Budget, Placed, Pool, Settings};
+use ::pool::{Acquire, Budget, Placed, Pool};
 use ends::{Closing, LoginGuard};
 use protocol::error::SqlState;
 use protocol::startup::ProtocolVersion;
@@ -59,8 +62,8 @@ pub struct ShardPool {
     /// The labels of its clients and servers.
     pub labels: Labels,
     id: PoolId,
-    user: String,
-    database: String,
+    facts: RefCell<Rc<Facts>>,
+    state: renew::State,
     /// What a client's role has proved.
     keys: RefCell<Option<Keys>>,
     decide: RefCell<Pool<u32, u32>>,
@@ -91,64 +94,47 @@ struct Janitor {
 
 impl ShardPool {
     /// A pool without servers, for the group's own user. Does no I/O.
-    pub fn new(shard: Rc<Shard>, index: usize, budget: Arc<Budget>) -> Rc<Self> {
-        let group = &shard.config.groups[index];
-        let mut settings = Settings::from(&group.pool);
-        if group.passthrough {
-            settings.min_connections = 0;
-        }
-        let (user, database) = (group.user.clone(), group.database.clone());
-        Self::make(shard, PoolId::of(index), settings, budget, user, database)
+    pub fn new(shard: Rc<Shard>, database: &Arc<Database>) -> Rc<Self> {
+        let id = PoolId::of(database.id);
+        let budget = Arc::clone(&database.shared.budget);
+        Self::make(shard, id, Facts::own(database), budget)
     }
 
     /// The same for a client's role, whose keys come with each login.
     pub(super) fn of_role(
         shard: Rc<Shard>,
         id: PoolId,
+        database: &Arc<Database>,
         budget: Arc<Budget>,
         user: &str,
     ) -> Rc<Self> {
-        let group = &shard.config.groups[id.group];
-        let mut settings = Settings::from(&group.pool);
-        settings.min_connections = 0;
-        let database = group.database.clone();
-        Self::make(shard, id, settings, budget, user.to_owned(), database)
+        Self::make(shard, id, Facts::of_role(database, user), budget)
     }
 
     /// One server that asks for secrets, out of every budget.
-    pub(super) fn for_lookups(shard: Rc<Shard>, index: usize, query: &AuthQuery) -> Rc<Self> {
-        let group = &shard.config.groups[index];
-        let settings = Settings {
-            min_connections: 0,
-            max_connections: 1,
-            ..Settings::from(&group.pool)
-        };
-        let user = query.user.as_ref().map(|(user, _)| user);
-        let user = user.unwrap_or(&group.user).clone();
-        let database = query.database.as_ref().unwrap_or(&group.database).clone();
+    pub(super) fn for_lookups(
+        shard: Rc<Shard>,
+        database: &Arc<Database>,
+        query: &AuthQuery,
+    ) -> Rc<Self> {
         let id = PoolId {
-            group: index,
+            group: database.id,
             role: LOOKUPS,
         };
-        let budget = Arc::new(Budget::new(1, shard.id + 1));
-        Self::make(shard, id, settings, budget, user, database)
+        let budget = Arc::clone(&database.shared.asking);
+        Self::make(shard, id, Facts::asking(database, query), budget)
     }
 
-    fn make(
-        shard: Rc<Shard>,
-        id: PoolId,
-        settings: Settings,
-        budget: Arc<Budget>,
-        user: String,
-        database: String,
-    ) -> Rc<Self> {
+    fn make(shard: Rc<Shard>, id: PoolId, facts: Facts, budget: Arc<Budget>) -> Rc<Self> {
         let place = shard.id;
+        let state = renew::State::of(&facts);
+        let settings = facts.settings(id);
         Rc::new(Self {
             shard,
             labels: Labels::default(),
             id,
-            user,
-            database,
+            facts: RefCell::new(Rc::new(facts)),
+            state,
             keys: RefCell::new(None),
             decide: RefCell::new(Pool::new(settings, budget, place)),
             servers: RefCell::default(),
@@ -160,9 +146,10 @@ impl ShardPool {
         })
     }
 
-    /// The group that it serves.
-    pub fn group(&self) -> &Group {
-        &self.shard.config.groups[self.id.group]
+    /// The group that it serves, and as whom: as it is now, which a reload
+    /// changes. Not for the way of a query.
+    pub fn group(&self) -> Rc<Facts> {
+        Rc::clone(&self.facts.borrow())
     }
 
     /// Which one it is.
@@ -176,24 +163,17 @@ impl ShardPool {
     }
 
     /// As whom its servers are logged in.
-    pub fn user(&self) -> &str {
-        &self.user
-    }
-
-    /// Where its servers are logged in to.
-    pub fn database(&self) -> &str {
-        &self.database
+    pub fn user(&self) -> Rc<str> {
+        Rc::clone(&self.facts.borrow().user)
     }
 
     /// With what they log in.
     pub fn keys(&self) -> Option<Keys> {
-        let credentials = &self.shard.credentials;
-        let password = match self.id.role {
-            0 => credentials.of_group(self.id.group),
-            LOOKUPS => credentials.of_asking(self.id.group),
-            _ => return self.keys.borrow().clone(),
-        };
-        password.map(Keys::Password)
+        let facts = self.facts.borrow();
+        match self.id.is_role() {
+            true => self.keys.borrow().clone(),
+            false => facts.password.clone().map(Keys::Password),
+        }
     }
 
     /// A client of the role has proved who it is.
@@ -208,7 +188,12 @@ impl ShardPool {
 
     /// When servers go back.
     pub fn mode(&self) -> PoolMode {
-        self.group().pool.mode
+        self.state.mode.get()
+    }
+
+    /// Prepared statements that a server may have.
+    pub fn statements_max(&self) -> usize {
+        self.state.statements_max.get()
     }
 
     /// A server; or `None`, and the client has a place in the queue: its
@@ -340,13 +325,12 @@ impl ShardPool {
     /// Starts the logins that the pool wants, and wakes the shards that it
     /// gave something to or wants something from.
     pub fn start_logins(self: &Rc<Self>) {
+        if self.is_paused() {
+            return self.send_wakes();
+        }
         let wanted = self.decide.borrow_mut().logins_wanted(Instant::now());
         for _ in 0..wanted {
-            let guard = LoginGuard {
-                pool: Rc::clone(self),
-                open: true,
-            };
-            task::spawn(guard.run());
+            task::spawn(LoginGuard::new(self).run());
         }
         self.send_wakes();
         if self.decide.borrow_mut().take_ask() {
@@ -518,7 +502,16 @@ impl ShardPool {
         self.start_logins();
         loop {
             let mut next = self.decide.borrow().next_deadline();
-            if self.id.is_role() {
+            if self.is_paused() {
+                next = None;
+            }
+            if self.is_removed() {
+                if self.close_for_good() {
+                    return;
+                }
+                let look = Instant::now() + renew::REMOVED_POLL;
+                next = Some(next.map_or(look, |next| next.min(look)));
+            } else if self.id.is_role() {
                 if self.is_unused() {
                     self.shard.role_pools.borrow_mut().remove(&self.id);
                     return;
@@ -612,6 +605,9 @@ impl ShardPool {
     }
 
     fn expire(self: &Rc<Self>) {
+        if self.is_paused() {
+            return;
+        }
         let expired = self.decide.borrow_mut().expire(Instant::now());
         for (slot, _) in expired.servers {
             self.close_idle(slot);

@@ -3,8 +3,8 @@
 
 use super::{Mail, PoolId, Shard, ShardPool};
 use crate::client::Refused;
-use crate::config::Group;
 use crate::server::Keys;
+use crate::snapshot::Database;
 use ::pool::{Budget, Total};
 use protocol::error::SqlState;
 use std::collections::HashMap;
@@ -14,8 +14,6 @@ use std::sync::{Arc, Mutex};
 /// Shared by all shards; touched by the first login of a role on a shard.
 pub struct Roles {
     shards: usize,
-    /// By group, where it has roles.
-    totals: Vec<Arc<Total>>,
     known: Mutex<Known>,
 }
 
@@ -33,21 +31,37 @@ struct Role {
 }
 
 impl Roles {
-    /// No roles yet, of these groups on so many shards.
-    pub fn new(groups: &[Group], shards: usize) -> Self {
-        let total = |group: &Group| Arc::new(Total::new(group.most_of_roles()));
+    /// No roles yet, on so many shards.
+    pub fn new(shards: usize) -> Self {
         Self {
             shards,
-            totals: groups.iter().map(total).collect(),
             known: Mutex::default(),
         }
     }
 
+    /// Has the limits of a database's roles follow the configuration.
+    pub fn limit(&self, database: &Database) {
+        let pool = &database.pool;
+        self.of(database.id, |budget| {
+            budget.set_limits(pool.max_connections, pool.reserve_connections);
+        });
+    }
+
+    /// Shows the budgets of a database's roles.
+    pub fn of(&self, group: usize, mut look: impl FnMut(&Budget)) {
+        // Nobody panics while holding the lock.
+        if let Ok(known) = self.known.lock() {
+            let of_group = known.roles.iter().filter(|((of, _), _)| *of == group);
+            of_group.for_each(|(_, role)| look(&role.budget));
+        }
+    }
+
     /// The role's number and budget; `None` when there are too many.
-    fn admit(&self, index: usize, group: &Group, user: &str) -> Option<(PoolId, Arc<Budget>)> {
+    fn admit(&self, group: &Database, user: &str) -> Option<(PoolId, Arc<Budget>)> {
         // Nobody panics while holding the lock.
         let mut known = self.known.lock().ok()?;
         let Known { roles, last } = &mut *known;
+        let index = group.id;
         let key = (index, user.to_owned());
         if !roles.contains_key(&key) {
             let most = group.pool.max_role_pools as usize;
@@ -65,7 +79,7 @@ impl Roles {
         }
         let role = roles.entry(key).or_insert_with(|| {
             *last += 1;
-            let (total, max) = (Arc::clone(&self.totals[index]), group.pool.max_connections);
+            let (total, max) = (Arc::clone(&group.shared.total), group.pool.max_connections);
             let budget = Budget::within(total, *last, max, self.shards);
             Role {
                 number: *last,
@@ -87,7 +101,10 @@ impl Roles {
 impl Shard {
     /// Begins a round.
     pub(super) fn ask_for_idle(&self, group: usize) {
-        if let Some(shard) = self.roles.totals[group].ask(self.peers.len()) {
+        let Some(total) = self.total(group) else {
+            return;
+        };
+        if let Some(shard) = total.ask(self.peers.len()) {
             self.post(shard, Mail::Evict { group });
         }
         for shard in 0..self.peers.len() {
@@ -98,7 +115,10 @@ impl Shard {
     /// Answers; the last one to do so names the shard that closes a server.
     pub(super) fn offer_idle(&self, group: usize) {
         let idle = self.richest(group).map_or(0, |(idle, _)| idle);
-        if let Some(shard) = self.roles.totals[group].offer(self.id, idle) {
+        let Some(total) = self.total(group) else {
+            return;
+        };
+        if let Some(shard) = total.offer(self.id, idle) {
             self.post(shard, Mail::Evict { group });
         }
     }
@@ -108,9 +128,20 @@ impl Shard {
         let spared = self
             .richest(group)
             .is_some_and(|(_, pool)| pool.spare_idle());
-        if spared && self.roles.totals[group].is_short() {
+        let is_short = |total: Arc<Total>| total.is_short();
+        if spared && self.total(group).is_some_and(is_short) {
             self.ask_for_idle(group);
         }
+    }
+
+    /// What the roles of a database share, be it in the configuration or not.
+    fn total(&self, group: usize) -> Option<Arc<Total>> {
+        if let Some(database) = self.config().database(group) {
+            return Some(Arc::clone(&database.shared.total));
+        }
+        let pools = self.role_pools.borrow();
+        let pool = pools.values().find(|pool| pool.index() == group)?;
+        Some(Arc::clone(&pool.group().shared.total))
     }
 
     /// The pool of a role that has the most idle servers, and how many.
@@ -127,23 +158,22 @@ impl Shard {
     /// The pool of a client's own role, which has just proved who it is.
     pub(crate) fn role_pool(
         self: &Rc<Self>,
-        group: usize,
+        database: &Arc<Database>,
         user: &[u8],
         keys: Option<Keys>,
     ) -> Result<Rc<ShardPool>, Refused> {
-        let settings = &self.config.groups[group];
         let Ok(user) = std::str::from_utf8(user) else {
             let text = "the name of the role is not UTF-8";
             let code = SqlState::INVALID_AUTHORIZATION_SPECIFICATION;
             return Err(Refused::fatal(code, text));
         };
-        let Some((id, budget)) = self.roles.admit(group, settings, user) else {
+        let Some((id, budget)) = self.roles.admit(database, user) else {
             let text = "too many roles have connections (pool.max_role_pools)";
             return Err(Refused::fatal(SqlState::TOO_MANY_CONNECTIONS, text));
         };
         let known = self.role_pools.borrow().get(&id).cloned();
         let pool = known.unwrap_or_else(|| {
-            let pool = ShardPool::of_role(Rc::clone(self), id, budget, user);
+            let pool = ShardPool::of_role(Rc::clone(self), id, database, budget, user);
             self.role_pools.borrow_mut().insert(id, Rc::clone(&pool));
             crate::ring::task::spawn(Rc::clone(&pool).keep());
             pool
@@ -165,7 +195,13 @@ impl Shard {
         user: &str,
         keys: Option<Keys>,
     ) -> Result<Rc<ShardPool>, Refused> {
-        let pool = self.role_pool(group, user.as_bytes(), None)?;
+        let gone = || {
+            let text = "the database is not in the configuration any more";
+            Refused::fatal(SqlState::DATABASE_DROPPED, text)
+        };
+        let config = self.config();
+        let database = config.database(group).ok_or_else(gone)?;
+        let pool = self.role_pool(database, user.as_bytes(), None)?;
         if pool.keys().is_none() {
             pool.set_keys(keys);
         }
@@ -177,6 +213,7 @@ impl Shard {
 mod tests {
     use super::*;
     use crate::config::Config;
+    use crate::snapshot::Snapshot;
 
     #[test]
     fn roles_are_counted_and_those_that_are_unused_make_room() {
@@ -184,8 +221,9 @@ mod tests {
             backend: {user: passthrough}\npool: {max_role_pools: 2}\n\
             auth: {users: [{username: x, password: y}]}\n";
         let config = Config::parse(text, "x").unwrap_or_else(|errors| panic!("{errors}"));
-        let roles = Roles::new(&config.groups, 1);
-        let admit = |index: usize, user| roles.admit(index, &config.groups[index], user);
+        let snapshot = Snapshot::first(config, 1).expect("a snapshot");
+        let roles = Roles::new(1);
+        let admit = |index: usize, user| roles.admit(&snapshot.databases[index], user);
         let one = admit(0, "one").expect("room");
         let two = admit(0, "two").expect("room");
         assert_eq!(admit(0, "one").map(|(id, _)| id), Some(one.0));

@@ -2,17 +2,17 @@
 
 use super::{
     Answers, Balancer, Cancels, Clients, Counters, Door, Loads, Mail, Mailbox, Offload, Postbox,
-    ProcessIds, Reports, Roles, Shard, ShardPool, Wishes, cancel, listen,
+    ProcessIds, Reports, Roles, Shard, Wishes, cancel, listen,
 };
-use crate::client::{Brakes, Credentials, Places};
-use crate::config::{Balance, Config};
+use crate::client::{Brakes, Places};
+use crate::config::Balance;
 use crate::link::Handshakes;
 use crate::ring::{Ring, Sizes, drive, task};
 use crate::signal::Signal;
-use crate::tls::Material;
+use crate::snapshot::{InForce, Snapshot};
 use ::pool::Budget;
 use crossbeam_channel::{Receiver, Sender};
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -24,10 +24,8 @@ use std::time::{Duration, Instant};
 pub struct ShardSeed {
     /// Its number.
     pub id: usize,
-    /// The configuration.
-    pub config: Arc<Config>,
-    /// What is known of the users' passwords.
-    pub credentials: Arc<Credentials>,
+    /// What it serves by at first.
+    pub snapshot: Arc<Snapshot>,
     /// What PostgreSQL has said of users.
     pub answers: Arc<Answers>,
     /// Who has failed to log in.
@@ -38,14 +36,10 @@ pub struct ShardSeed {
     pub roles: Arc<Roles>,
     /// What servers report at login.
     pub reports: Arc<Reports>,
-    /// The certificates.
-    pub tls: Arc<Material>,
     /// Clients of all shards.
     pub loads: Arc<Loads>,
     /// The replication connections that all shards together may have.
     pub replications: Arc<Budget>,
-    /// For each group, the servers that all shards together may have.
-    pub budgets: Vec<Arc<Budget>>,
     /// The shards that have not got rid of their clients yet.
     pub inhabited: Arc<AtomicUsize>,
     /// There are more shards than CPUs.
@@ -75,13 +69,11 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
     let shard = Rc::new(Shard {
         id: seed.id,
         ring: ring.clone(),
-        credentials: seed.credentials,
         answers: seed.answers,
         brakes: seed.brakes,
         places: seed.places,
         roles: seed.roles,
         reports: seed.reports,
-        tls: seed.tls,
         loads: seed.loads,
         balancer: Balancer::default(),
         replications: seed.replications,
@@ -89,16 +81,17 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         clients: Clients::default(),
         counters: Counters::default(),
         times: super::Times::default(),
-        process_ids: ProcessIds::new(seed.config.engine.instance_id, peers.len()),
-        cancels: Cancels::new(seed.config.peers.len()),
-        config: seed.config,
+        process_ids: ProcessIds::new(seed.snapshot.engine.instance_id, peers.len()),
+        cancels: Cancels::new(seed.snapshot.peers.len()),
+        snapshot: RefCell::new(Rc::new(InForce::new(seed.snapshot))),
+        staged: RefCell::default(),
         door: Door::default(),
         waiting: Cell::new(0),
         drain: Signal::default(),
         deaf: Signal::default(),
         inhabited: seed.inhabited,
         finished: Signal::default(),
-        pools: OnceCell::new(),
+        group_pools: RefCell::default(),
         role_pools: RefCell::default(),
         lookups: RefCell::default(),
         mailbox,
@@ -108,18 +101,10 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         scratch: RefCell::default(),
         definitions: RefCell::default(),
     });
-    if shard.config.engine.balance == Balance::Restless && shard.peers.len() > 1 {
+    if shard.config().engine.balance == Balance::Restless && shard.peers.len() > 1 {
         shard.clients.tell_all(Wishes::RESTLESS);
     }
-    let pools = seed.budgets.into_iter().enumerate();
-    let pools: Vec<_> = pools
-        .map(|(group, budget)| ShardPool::new(Rc::clone(&shard), group, budget))
-        .collect();
-    for pool in &pools {
-        task::spawn(Rc::clone(pool).keep());
-    }
-    // Set once, here.
-    let _ = shard.pools.set(pools);
+    shard.open_pools();
     for fd in seed.listeners {
         task::spawn(listen::accept(Rc::clone(&shard), ring.listener(fd)));
     }
@@ -183,6 +168,10 @@ fn open(shard: &Rc<Shard>, mail: Mail) {
         Mail::CancelGuest { home, guard, until } => {
             cancel::take_for_guest(shard, home, guard, until);
         }
+        Mail::Stage { snapshot, reply } => shard.stage(snapshot, &reply),
+        Mail::Commit { number, reply } => shard.commit(number, &reply),
+        Mail::Follow { reply } => shard.follow_switches(&reply),
+        Mail::EndClients { group } => shard.clients.tell(Some(group), Wishes::STOP),
         Mail::Stats(reply) => {
             // The asker may have lost patience.
             let _ = reply.try_send(shard.stats());

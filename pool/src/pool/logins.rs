@@ -174,7 +174,7 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
         }
     }
 
-    fn end_login(&mut self) {
+    pub(super) fn end_login(&mut self) {
         self.logins = self
             .logins
             .checked_sub(1)

@@ -169,7 +169,7 @@ fn limits_of_clients_are_the_own_ones_or_the_default_or_none() {
     let users = ["x", "z", "w", "listed nowhere"];
     let of_users = users.map(|user| config.most_of_user(user.as_bytes()));
     assert_eq!(of_users, [Some(2), None, Some(3), Some(3)]);
-    let of_databases = [0, 1, 2].map(|group| config.most_of_database(group));
+    let of_databases = [0, 1, 2].map(|place: usize| config.most_of_database(&config.groups[place]));
     assert_eq!(of_databases, [Some(7), None, Some(4)]);
     let servers = config
         .groups
@@ -178,7 +178,7 @@ fn limits_of_clients_are_the_own_ones_or_the_default_or_none() {
     assert_eq!(servers.collect::<Vec<_>>(), [Some(5), None, None]);
     let off = accepted(&text(false));
     assert_eq!(
-        (off.most_of_user(b"x"), off.most_of_database(0)),
+        (off.most_of_user(b"x"), off.most_of_database(&off.groups[0])),
         (None, None)
     );
     let none = accepted(MINIMAL);

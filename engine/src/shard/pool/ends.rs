@@ -6,6 +6,7 @@ use crate::link::Link;
 use crate::server::Server;
 use crate::server::login::{LoginError, login};
 use crate::shard::bump;
+use crate::signal::Signal;
 use ::pool::Moving;
 use std::rc::Rc;
 use std::time::Instant;
@@ -66,23 +67,45 @@ impl Drop for Closing {
 
 /// Reports the login's end to the pool even if the login panics.
 pub(super) struct LoginGuard {
-    pub(super) pool: Rc<ShardPool>,
-    pub(super) open: bool,
+    pool: Rc<ShardPool>,
+    open: bool,
+    /// The pool's generation when it was begun.
+    generation: u64,
+    /// Given when nobody wants what comes of it.
+    given_up: Rc<Signal>,
 }
 
 impl LoginGuard {
+    pub(super) fn new(pool: &Rc<ShardPool>) -> Self {
+        let (generation, given_up) = pool.begin_login();
+        Self {
+            pool: Rc::clone(pool),
+            open: true,
+            generation,
+            given_up,
+        }
+    }
+
     pub(super) async fn run(mut self) {
         let shard = &self.pool.shard;
         let begun = shard.ring.micros();
-        let result = login(&self.pool).await;
+        let given_up = async {
+            self.given_up.wait().await;
+            None
+        };
+        let login = async { Some(login(&self.pool).await) };
+        let result = futures_lite::future::or(login, given_up).await;
         self.open = false;
-        if result.is_ok() {
+        if matches!(result, Some(Ok(_))) {
             let took = shard.ring.micros().saturating_sub(begun);
             shard.times.server_login.record(took);
         }
+        let is_late = self.pool.generation() != self.generation;
         match result {
-            Ok(server) => self.pool.connected(server),
-            Err(error) => self.pool.login_failed(&error),
+            Some(Ok(server)) if is_late => self.pool.connected_late(server),
+            Some(Ok(server)) => self.pool.connected(server),
+            Some(Err(error)) if !is_late => self.pool.login_failed(&error),
+            Some(Err(_)) | None => self.pool.login_abandoned(),
         }
     }
 }

@@ -19,6 +19,8 @@ pub struct Arriving {
     since: Instant,
     /// What a fresh session of the pool reports.
     fresh: Option<Arc<Parameters>>,
+    /// The generation of the pool that it has left.
+    generation: u64,
 }
 
 /// A server that is to leave. Whatever happens, the pool hears what became of it.
@@ -53,11 +55,12 @@ impl ShardPool {
 
     /// Finds a use for a server that no shard has.
     fn take_in(self: &Rc<Self>, arriving: Arriving) {
-        if self.fresh.borrow().is_none() {
+        let is_old = arriving.generation < self.generation() || self.is_paused();
+        if self.fresh.borrow().is_none() && !is_old {
             *self.fresh.borrow_mut() = arriving.fresh;
         }
         let mut server = Box::new(arriving.server.unpack(self));
-        if !server.check_idle() {
+        if is_old || !server.check_idle() {
             let pool = Some(Rc::clone(self));
             task::spawn(ends::see_off(pool, server.socket, arriving.moving));
             return;
@@ -121,6 +124,7 @@ impl Leaving {
             moving,
             since: self.since,
             fresh: pool.fresh.borrow().clone(),
+            generation: pool.generation(),
         };
         match pool.shard.try_post(to, Mail::Server(Box::new(arriving))) {
             Ok(()) => bump(&pool.shard.counters.handovers_given),

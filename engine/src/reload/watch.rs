@@ -1,0 +1,1 @@
+//! Notices that the configuration has changed.
