@@ -15,11 +15,13 @@
 //! | [`clean`] | whether servers are as good as fresh |
 //! | [`tls`] | certificates, and TLS for raw clients |
 //! | [`driver`] | other people's drivers, compared direct and through pgmux |
+//! | [`dice`] | choices that a seed repeats |
 //! | [`direct`] | the second look at the server, past pgmux |
 
 pub mod canary;
 pub mod clean;
 pub mod cluster;
+pub mod dice;
 pub mod direct;
 pub mod driver;
 pub mod hostile;

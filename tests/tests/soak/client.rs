@@ -5,10 +5,10 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use tests::wire::{Endpoint, Login, Slicing, frontend};
 
-use crate::dice::Dice;
 use crate::session;
 use crate::twins::{self, Key, Leaving, Twins};
 use crate::work::{Author, Request};
+use tests::dice::Dice;
 
 /// What all clients of a round share.
 #[derive(Debug)]

@@ -2,9 +2,9 @@
 
 use tests::wire::frontend;
 
-use crate::dice::Dice;
 use crate::simple;
 use crate::work::{Author, Request};
+use tests::dice::Dice;
 
 /// Names are the same for all clients, and more than a server may have statements.
 const NAMES: usize = 12;

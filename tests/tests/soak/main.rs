@@ -8,7 +8,6 @@
 //! `SOAK_SECONDS` says for how long (120; `make soak`: 600), `SOAK_SEED` repeats the choices of a run, `SOAK_CLIENTS` how many clients.
 
 mod client;
-mod dice;
 mod extended;
 mod session;
 mod simple;

@@ -2,8 +2,8 @@
 
 use tests::wire::frontend;
 
-use crate::dice::Dice;
 use crate::work::{Author, Request};
+use tests::dice::Dice;
 
 /// Settings and values that change nothing about how the soak itself runs.
 const SETTINGS: [(&str, [&str; 2]); 13] = [

@@ -2,8 +2,8 @@
 
 use tests::wire::frontend;
 
-use crate::dice::Dice;
 use crate::work::{Author, Request};
+use tests::dice::Dice;
 
 /// The begin of a transaction.
 pub fn begin(dice: &mut Dice) -> Request {

@@ -4,8 +4,8 @@
 
 use tests::wire::frontend;
 
-use crate::dice::Dice;
 use crate::{extended, session, simple};
+use tests::dice::Dice;
 
 /// Bytes for the server, and how many ReadyForQuery must answer them.
 #[derive(Clone, Debug, Default)]
