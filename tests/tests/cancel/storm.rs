@@ -3,16 +3,13 @@
 //!
 //! `CANCELS` says how many (the gate sends two thousand and, to clients that move, one thousand), `CANCEL_SEED` which.
 
-#[path = "../soak/dice.rs"]
-mod dice;
-
 use super::support::{ask_to_cancel, batch, end_of, error_in, key_of};
-use dice::Dice;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tests::canary;
 use tests::cluster::Cluster;
+use tests::dice::Dice;
 use tests::direct::Direct;
 use tests::pgmux::{Config, Pgmux};
 use tests::process::{PATIENCE, eventually, free_port};
