@@ -9,12 +9,14 @@ export PGMUX_TEST_POSTGRES18 := $(abspath $(TARGET))/postgres18/bin
 ARGS ?=
 FUZZ_SECONDS ?= 30
 SOAK_SECONDS ?= 600
+CHAOS_SECONDS ?= 600
 
-.PHONY: help demo test soak check format lint docs bench fuzz-smoke install
+.PHONY: help demo test soak chaos check format lint docs bench fuzz-smoke install
 
 help:
 	@echo 'make demo        try pgmux in front of a throwaway PostgreSQL (ARGS="--seconds 10")'
 	@echo 'make test        run every test, end to end included'
+	@echo 'make chaos       break servers, the network and the configuration under 32 clients for CHAOS_SECONDS=$(CHAOS_SECONDS) (CHAOS_SEED=n repeats a run)'
 	@echo 'make soak        let 64 clients work at random for SOAK_SECONDS=$(SOAK_SECONDS) (SOAK_SEED=n repeats a run)'
 	@echo 'make check       formatting, lints and documentation, warnings are errors'
 	@echo 'make bench       measure against PgBouncer and PostgreSQL itself (ARGS="--help")'
@@ -45,6 +47,11 @@ soak:
 	@.ci/install build postgres
 	$(CARGO) build --locked -p engine --bin pgmux
 	SOAK_SECONDS=$(SOAK_SECONDS) SOAK_SEED=$${SOAK_SEED:-$$(date +%s)} $(CARGO) test --locked -p tests --test soak -- --nocapture
+
+chaos:
+	@.ci/install build postgres
+	$(CARGO) build --locked -p engine --bin pgmux
+	CHAOS_SECONDS=$(CHAOS_SECONDS) CHAOS_SEED=$${CHAOS_SEED:-$$(date +%s)} $(CARGO) test --locked -p tests --test chaos -- --nocapture
 
 check: format lint docs
 

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use postgres::{Client, NoTls};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::process::{Guarded, PATIENCE, TempDir, eventually, free_port};
 use crate::version::{Version, running_as_root};
@@ -123,6 +123,22 @@ impl Cluster {
         });
         assert!(up.is_some(), "postgres does not answer: {}", self.log());
         self.postgres = Some(postgres);
+    }
+
+    /// Kills one of its processes, as the OOM killer does: PostgreSQL ends all others and recovers. Returns when it
+    /// lets clients in again; at once when the process was gone already.
+    pub fn kill_child(&self, pid: u32) {
+        const ENDED: &str = "all server processes terminated; reinitializing";
+        let restarts = || self.log().matches(ENDED).count();
+        let before = restarts();
+        let child = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let killed = child.is_some_and(|child| kill_process(child, Signal::KILL).is_ok());
+        let back = || (restarts() > before && self.try_superuser("postgres").is_ok()).then_some(());
+        assert!(
+            !killed || eventually(PATIENCE, back).is_some(),
+            "no recovery: {}",
+            self.log()
+        );
     }
 
     /// Whose server it is.

@@ -25,6 +25,7 @@ pub mod dice;
 pub mod direct;
 pub mod driver;
 pub mod hostile;
+pub mod netns;
 pub mod pgmux;
 pub mod process;
 pub mod script;
