@@ -40,6 +40,7 @@ test: install
 	$(CARGO) test --locked --workspace --no-fail-fast $(ARGS)
 ifeq ($(ARGS),)
 	PGMUX_TEST_POSTGRES=18 $(CARGO) test --locked -p tests --no-fail-fast $(addprefix --test ,$(ON_POSTGRES_18))
+	PGMUX_TEST_POSTGRES=18 $(CARGO) test --locked -p tests --no-fail-fast --test drivers on_4_shards_by_tls
 endif
 
 # Two minutes of it, with the same choices each time, are part of `make test`.

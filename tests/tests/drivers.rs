@@ -9,13 +9,13 @@ use tests::driver::{Counter, Way, drivers, expect_same, installed};
 use tests::process::target_dir;
 use tests::version::Version;
 
-/// A test of each function on each way: in clear to one shard and to four, by TLS to four; the quick ones by TLS to one too.
+/// A test of each function on each way: in clear and by TLS, to one shard and to four.
 macro_rules! on_each_way {
-    (quick: $($quick:ident),* $(,)?; slow: $($slow:ident),* $(,)?) => {
-        on_way!(on_1_shard, 1, false, $($quick,)* $($slow,)*);
-        on_way!(on_4_shards, 4, false, $($quick,)* $($slow,)*);
-        on_way!(on_4_shards_by_tls, 4, true, $($quick,)* $($slow,)*);
-        on_way!(on_1_shard_by_tls, 1, true, $($quick,)*);
+    ($($name:ident),* $(,)?) => {
+        on_way!(on_1_shard, 1, false, $($name,)*);
+        on_way!(on_4_shards, 4, false, $($name,)*);
+        on_way!(on_1_shard_by_tls, 1, true, $($name,)*);
+        on_way!(on_4_shards_by_tls, 4, true, $($name,)*);
     };
 }
 
@@ -30,36 +30,34 @@ macro_rules! on_way {
 }
 
 on_each_way!(
-    quick:
     pgbench_simple,
     pgbench_extended,
     pgbench_prepared,
+    psql,
+    pg_dump_and_restore,
     psycopg,
     psycopg_asynchronous,
     psycopg_pipeline,
-    django_with_server_side_binding,
-    node_pg,
-    node_postgres,
-    ruby_pg,
-    ruby_pg_mapped,
-    php_pdo,
-    perl_dbd_pg,
-    rust_diesel;
-    slow:
-    psql,
     asyncpg,
     pg8000,
     sqlalchemy,
     django,
+    django_with_server_side_binding,
+    node_pg,
+    node_postgres,
     prisma,
     go_lib_pq,
     go_pgx,
     jdbc,
+    ruby_pg,
+    ruby_pg_mapped,
     activerecord,
     activerecord_unprepared,
+    php_pdo,
+    perl_dbd_pg,
     rust_tokio_postgres,
     rust_sqlx,
-    pg_dump_and_restore,
+    rust_diesel,
 );
 
 fn psql(way: Way) {

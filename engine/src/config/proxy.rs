@@ -32,7 +32,7 @@ pub(super) const KEYS: &[Key] = &[
         path: "proxy.allow_replication",
         kind: Kind::Switch,
         unset: Unset::Is("false"),
-        about: "Whether replication connections are passed through: every user who may log in replicates as the backend user.",
+        about: "Whether replication connections are passed through: every user who may log in replicates as backend.user (passthrough: as itself).",
     },
     Key {
         path: "proxy.max_replication_connections",

@@ -43,7 +43,8 @@ impl Login {
         self
     }
 
-    fn startup(&self) -> Vec<u8> {
+    /// Its startup packet.
+    pub fn startup(&self) -> Vec<u8> {
         let mut params = vec![
             ("user", self.user.as_str()),
             ("database", self.database.as_str()),

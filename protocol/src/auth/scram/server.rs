@@ -80,8 +80,9 @@ impl<'v> ScramServer<'v> {
                 input.extend_from_slice(hash);
                 Ok(input)
             }
+            // As PostgreSQL: who has chosen the bound mechanism must bind.
             (ChannelBinding::TlsServerEndPoint(_), _) if !gs2_header.starts_with('p') => {
-                Err(SaslError::ChannelBinding)
+                Err(SaslError::Malformed)
             }
             _ => Err(SaslError::BindingUnsupported),
         }
@@ -339,8 +340,8 @@ mod tests {
                 "p=tls-server-end-point",
                 Some(SaslError::BindingUnsupported),
             ),
-            (plus, "n", Some(SaslError::ChannelBinding)),
-            (plus, "y", Some(SaslError::ChannelBinding)),
+            (plus, "n", Some(SaslError::Malformed)),
+            (plus, "y", Some(SaslError::Malformed)),
             (plus, "p=tls-server-end-point", None),
             (plus, "p=tls-unique", Some(SaslError::BindingUnsupported)),
         ] {
