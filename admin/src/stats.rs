@@ -106,6 +106,8 @@ stats! {
     cancels_dropped,
     /// Sessions that had to keep their server behind a transaction.
     pins,
+    /// Messages between shards that found a mailbox full; what they carried was kept.
+    mail_refused,
     /// Tasks that ended by a panic.
     panics,
     /// Calls of `io_uring_enter`.

@@ -43,6 +43,11 @@ impl Told {
         self.after.get("handover_p50_us").copied()
     }
 
+    /// Clients that moved from shard to shard.
+    pub fn clients_moved(&self) -> Option<f64> {
+        self.grown.get("clients_moved").copied()
+    }
+
     /// Servers that were opened.
     pub fn server_logins(&self) -> Option<f64> {
         self.grown.get("servers_opened").copied()

@@ -47,6 +47,8 @@ pub enum Figure {
     Imbalance,
     /// Servers that were opened during the run.
     ServerLogins,
+    /// Clients that moved from shard to shard during the run.
+    ClientsMoved,
     /// Servers that went from shard to shard during the run.
     Handovers,
     /// How long the middle one of them took, microseconds.
@@ -68,7 +70,7 @@ impl Figure {
     ];
 
     /// Those of the section that compares shard counts.
-    pub const SCALE: [Self; 13] = [
+    pub const SCALE: [Self; 14] = [
         Self::Tps,
         Self::P50Ms,
         Self::P99Ms,
@@ -78,6 +80,7 @@ impl Figure {
         Self::Switches,
         Self::Imbalance,
         Self::ServerLogins,
+        Self::ClientsMoved,
         Self::Handovers,
         Self::HandoverUs,
         Self::RssMib,
@@ -100,6 +103,7 @@ impl Figure {
             Self::WorstMeanMs => "worst client's mean ms",
             Self::Imbalance => "busiest/mean",
             Self::ServerLogins => "servers opened",
+            Self::ClientsMoved => "clients moved",
             Self::Handovers => "hand-overs",
             Self::HandoverUs => "hand-over p50 µs",
         }
@@ -112,6 +116,7 @@ impl Figure {
             | Self::UserPercent
             | Self::ForeignPercent
             | Self::ServerLogins
+            | Self::ClientsMoved
             | Self::Handovers => 0,
             Self::CpuUs | Self::PostgresUs | Self::RssMib | Self::WorstMs | Self::HandoverUs => 1,
             Self::Switches | Self::Imbalance => 2,
@@ -147,6 +152,7 @@ impl Figure {
             Self::WorstMs => outcome.worst_us / 1e3,
             Self::WorstMeanMs => outcome.worst_mean_us / 1e3,
             Self::Imbalance => parts::imbalance(&usage.parts)?,
+            Self::ClientsMoved => outcome.told.as_ref()?.clients_moved()?,
             Self::Handovers => outcome.told.as_ref()?.handovers()?,
             Self::HandoverUs => outcome.told.as_ref()?.handover_median_us()?,
             Self::ServerLogins => outcome.told.as_ref()?.server_logins()?,

@@ -45,6 +45,15 @@ impl Config {
     }
 
     fn bare() -> Self {
+        let config = Self::common();
+        let Ok(more) = std::env::var("PGMUX_TEST_SET") else {
+            return config;
+        };
+        let pairs = more.split(',').filter_map(|pair| pair.split_once('='));
+        pairs.fold(config, |config, (key, value)| config.set(key, value))
+    }
+
+    fn common() -> Self {
         Self::default()
             .set("proxy.shutdown_timeout", "10s")
             .set("pool.min_connections", 0)

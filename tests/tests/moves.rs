@@ -25,6 +25,8 @@ macro_rules! on_many_shards {
 on_many_shards!(
     servers_of_all_shards_get_to_the_one_that_has_all_clients,
     clients_that_wander_take_the_servers_along,
+    clients_that_move_of_themselves_find_every_server,
+    who_waits_longest_of_all_shards_is_served_first_within_the_margin,
     nobody_waits_in_vain_while_a_server_is_idle_somewhere,
     a_moved_server_has_its_statements_and_its_settings,
     a_query_on_a_moved_server_is_cancelled,
@@ -130,6 +132,16 @@ fn ask_together(clients: &mut [Session], rounds: usize) {
     });
 }
 
+/// So many clients have a server at the same time, so all are where they are.
+fn take_all(clients: &mut [Session], servers: usize) {
+    for client in &mut clients[..servers] {
+        client.query("begin");
+    }
+    for client in &mut clients[..servers] {
+        client.query("commit");
+    }
+}
+
 fn servers_of_all_shards_get_to_the_one_that_has_all_clients(shards: usize) {
     let mut bench = bench(shards, |config| config.servers(4));
     bench.open_servers_everywhere(4);
@@ -142,13 +154,7 @@ fn servers_of_all_shards_get_to_the_one_that_has_all_clients(shards: usize) {
             (bench.pgmux.figures()["handovers_taken"] >= moved).then_some(())
         });
         assert!(came.is_some(), "{:?}", bench.pgmux.figures());
-        // All four at once, so all four are here.
-        for client in &mut clients[..4] {
-            client.query("begin");
-        }
-        for client in &mut clients[..4] {
-            client.query("commit");
-        }
+        take_all(&mut clients, 4);
     });
     assert!(most <= 4, "{most} servers");
     let figures = bench.pgmux.figures();
@@ -169,11 +175,68 @@ fn clients_that_wander_take_the_servers_along(shards: usize) {
     let (most, ()) = watched(&mut bench.direct, || {
         for mut crowd in crowds {
             ask_together(&mut crowd, 20);
+            take_all(&mut crowd, 4);
         }
     });
     assert!(most <= 4, "{most} servers");
     let figures = bench.pgmux.figures();
     assert!(figures["servers_opened"] <= 4, "{figures:?}");
+    bench.pgmux.stop();
+}
+
+/// The same where clients move on after each transaction, each by itself.
+fn clients_that_move_of_themselves_find_every_server(shards: usize) {
+    let mut bench = bench(shards, |config| {
+        config.servers(4).set("engine.balance", "restless")
+    });
+    let mut clients: Vec<Session> = (0..8).map(|_| bench.pgmux.client()).collect();
+    let (most, ()) = watched(&mut bench.direct, || {
+        for _ in 0..10 {
+            ask_together(&mut clients, 10);
+            take_all(&mut clients, 4);
+        }
+    });
+    assert!(most <= 4, "{most} servers");
+    let figures = bench.pgmux.figures();
+    assert_eq!(figures["servers_opened"], 4, "{figures:?}");
+    assert_eq!(figures["wait_timeouts"], 0, "{figures:?}");
+    assert!(figures["clients_moved"] > 100, "{figures:?}");
+    bench.pgmux.stop();
+}
+
+/// One server. Its shard has clients that ask without end, so it never rests there; and yet whoever waits elsewhere gets it
+/// after the margin, before those who came later.
+fn who_waits_longest_of_all_shards_is_served_first_within_the_margin(shards: usize) {
+    let bench = bench(shards, |config| config.servers(1));
+    let mut holder = bench.client(0);
+    let mut elsewhere: Vec<Session> = (1..shards).map(|shard| bench.client(shard)).collect();
+    let mut late = bench.clients(0, 4);
+    for _ in 0..5 {
+        holder.query("begin");
+        for client in &mut elsewhere {
+            client.send(&frontend::query("select clock_timestamp()::text"));
+        }
+        bench.pgmux.wait_for("waiting", elsewhere.len() as u64);
+        // More than the margin, with time to spare.
+        holder.query("select pg_sleep(0.5)");
+        for client in &mut late {
+            client.send(&frontend::query(
+                "select clock_timestamp()::text, pg_sleep(0.01)",
+            ));
+        }
+        let all = elsewhere.len() + late.len();
+        bench.pgmux.wait_for("waiting", all as u64);
+        holder.query("commit");
+        let answer = |client: &mut Session| {
+            let replies = client.replies();
+            let row = replies.iter().find(|message| message.tag == b'D');
+            row.expect("a row").row()[0].clone().expect("a time")
+        };
+        let first: Vec<String> = elsewhere.iter_mut().map(answer).collect();
+        let last: Vec<String> = late.iter_mut().map(answer).collect();
+        let (latest_of_first, earliest_of_last) = (first.iter().max(), last.iter().min());
+        assert!(latest_of_first < earliest_of_last, "{first:?} {last:?}");
+    }
     bench.pgmux.stop();
 }
 

@@ -19,6 +19,7 @@ use protocol::encode::EncodeError;
 use protocol::error::SqlState;
 use protocol::frontend::{PasswordMessage, SASLInitialResponse};
 use protocol::list::List;
+use std::rc::Rc;
 use zeroize::Zeroizing;
 
 /// The client has proved who it is. Made nowhere else.
@@ -38,7 +39,7 @@ impl Authenticated {
 
 /// Asks for what the method demands.
 pub(super) async fn authenticate(
-    shard: &Shard,
+    shard: &Rc<Shard>,
     socket: &Link,
     packets: &mut Packets<'_>,
     method: Method,

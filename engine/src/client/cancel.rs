@@ -19,6 +19,7 @@ use crate::shard::{CancelSecret, Capped, Mail, Owner, Shard, bump};
 use protocol::startup::CancelRequest;
 use socket2::SockAddr;
 use std::io;
+use std::rc::Rc;
 use std::time::Instant;
 
 /// A cancel request as it came.
@@ -29,7 +30,7 @@ pub(super) struct Asked {
 
 /// Passes it on and waits for its end, within a time that no server and no
 /// peer can stretch.
-pub(super) async fn pass_on(shard: &Shard, socket: &Link, asked: Asked) {
+pub(super) async fn pass_on(shard: &Rc<Shard>, socket: &Link, asked: Asked) {
     bump(&shard.counters.cancels);
     let Some(_place) = Capped::enter(&shard.cancels.heard, CANCELS_HEARD) else {
         bump(&shard.counters.cancels_dropped);
@@ -52,7 +53,7 @@ pub(super) async fn pass_on(shard: &Shard, socket: &Link, asked: Asked) {
     let _ = shard.ring.until(Some(until), passing).await;
 }
 
-async fn within(shard: &Shard, to: usize, slot: u32, key: &[u8], until: Instant) {
+async fn within(shard: &Rc<Shard>, to: usize, slot: u32, key: &[u8], until: Instant) {
     let delivered = shard.until_dropped(|guard| {
         let key = key.into();
         let mail = Mail::Cancel {
@@ -61,7 +62,7 @@ async fn within(shard: &Shard, to: usize, slot: u32, key: &[u8], until: Instant)
             guard,
             until,
         };
-        shard.post(to, mail);
+        shard.post_until(to, mail, until);
     });
     delivered.await;
 }

@@ -10,6 +10,7 @@ use protocol::auth::scram::{ITERATIONS_DEFAULT, Verifier, salted_password};
 use protocol::auth::{Secret, md5};
 use protocol::error::SqlState;
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use zeroize::Zeroizing;
 
@@ -91,7 +92,7 @@ impl Credentials {
     /// known ones. PBKDF2 runs beside the shard.
     pub(super) async fn proof(
         &self,
-        shard: &Shard,
+        shard: &Rc<Shard>,
         method: Method,
         group: Option<usize>,
         user: &[u8],
@@ -134,7 +135,7 @@ impl Credentials {
     /// A user that is listed, or that PostgreSQL knows.
     async fn find(
         &self,
-        shard: &Shard,
+        shard: &Rc<Shard>,
         group: Option<usize>,
         user: &[u8],
     ) -> Result<Option<Arc<Known>>, Refused> {

@@ -28,6 +28,12 @@ pub(super) const KEYS: &[Key] = &[
         about: "Whether idle clients move to other shards when shards drift apart because clients left: on, off, or restless (each client moves on after each transaction; for tests).",
     },
     Key {
+        path: "engine.mailbox",
+        kind: Kind::Whole(1, 1 << 20),
+        unset: Unset::Is("4096"),
+        about: "Messages of other shards that may wait at a shard; what finds no room is kept by its sender, which costs time and loses nothing (a small number is for tests).",
+    },
+    Key {
         path: "engine.instance_id",
         kind: Kind::Whole(1, INSTANCE_MAX),
         unset: Unset::Nothing("1"),
@@ -81,6 +87,8 @@ pub struct EngineOpts {
     pub pin: Pin,
     /// Whether clients move between shards.
     pub balance: Balance,
+    /// How many messages of others may wait at a shard.
+    pub mailbox: u32,
     /// Which of several instances behind one address this is.
     pub instance_id: Option<u32>,
 }

@@ -61,6 +61,7 @@ fn a_minimal_file_gets_every_default() {
             shards: None,
             pin: Pin::Auto,
             balance: Balance::On,
+            mailbox: 4096,
             instance_id: None
         }
     );
@@ -179,7 +180,7 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
         ),
         (
             "engine:\n  zzzzzz: 5",
-            "pgmux.yaml:2: engine.zzzzzz: this key is not known; expected one of shards, pin, balance, instance_id",
+            "pgmux.yaml:2: engine.zzzzzz: this key is not known; expected one of shards, pin, balance, mailbox, instance_id",
         ),
     ];
     for (front, message) in table {

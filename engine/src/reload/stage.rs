@@ -120,7 +120,7 @@ mod tests {
 
     fn outcome(answers: [Option<Result<(), String>>; 2]) -> (Result<(), String>, [bool; 2]) {
         let rings = [(); 2].map(|()| Ring::new(Sizes::default()).expect("a ring"));
-        let boxes = rings.each_ref().map(Mailbox::new);
+        let boxes = rings.each_ref().map(|ring| Mailbox::new(ring, 64));
         let posts: Vec<_> = boxes.iter().map(Mailbox::postbox).collect();
         std::thread::scope(|scope| {
             let snapshot = snapshot();

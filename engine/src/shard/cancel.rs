@@ -82,10 +82,10 @@ pub(super) fn take(shard: &Rc<Shard>, slot: u32, key: Box<[u8]>, guard: Guard, u
 }
 
 /// To the shard where a client is that is at home here.
-fn pass_on(shard: &Shard, home: Arc<Home>, guard: Guard, until: Instant) {
+fn pass_on(shard: &Rc<Shard>, home: Arc<Home>, guard: Guard, until: Instant) {
     let to = home.place().shard;
     let mail = Mail::CancelGuest { home, guard, until };
-    shard.post(to, mail);
+    shard.post_until(to, mail, until);
 }
 
 /// The same for a client that has come from another shard. It may be on its

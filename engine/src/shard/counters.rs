@@ -66,6 +66,8 @@ counters! {
     replications,
     /// Sessions that had to keep their server behind a transaction.
     pins,
+    /// Messages for which a shard had no room; what they carried was kept.
+    mail_refused,
 }
 
 /// How long things took. A turn's length is the smallest difference that is

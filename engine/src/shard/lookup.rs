@@ -279,14 +279,15 @@ impl Drop for Working<'_> {
 
 impl Shard {
     /// What is known of a user that is listed nowhere.
-    pub async fn look_up(&self, group: usize, user: &[u8]) -> Found {
+    pub async fn look_up(self: &Rc<Self>, group: usize, user: &[u8]) -> Found {
         if let Some(found) = self.answers.fresh(group, user) {
             return found;
         }
         let home = group % self.peers.len().max(1);
         self.until_dropped(|guard| {
             let user = user.into();
-            self.post(home, Mail::LookUp { group, user, guard });
+            let until = Instant::now() + MAIL;
+            self.post_until(home, Mail::LookUp { group, user, guard }, until);
         })
         .await;
         // It may hold for no time at all; this client has asked.
@@ -332,6 +333,8 @@ const ANSWERS_MAX: usize = 10_000;
 /// How long it holds at most that there is no such user: a new one must not
 /// wait for the whole of `auth.query_cache`.
 const UNKNOWN: Duration = Duration::from_secs(5);
+/// How long the shard that is asked may have no room for the question.
+const MAIL: Duration = Duration::from_secs(5);
 /// How long clients are told that PostgreSQL cannot be asked, without asking.
 const FAILED: Duration = Duration::from_millis(500);
 

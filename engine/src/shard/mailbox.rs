@@ -1,16 +1,28 @@
 //! How shards and the rest of the process talk to a shard: a bounded channel,
 //! woken through the ring. Never on the path of a query.
+//!
+//! A shard never waits for room in a mailbox: two that wait for each other would
+//! wait for ever, and one whose own is full for itself. What finds no room
+//!
+//! - goes back to its sender ([`Postbox::try_post`]), if it owns something: a
+//!   client, a server, a key;
+//! - is tried again for a while ([`Shard::post_until`]): cancels, look-ups;
+//! - is dropped, and the shard looks for itself ([`Mailbox::take_missed`]): hints;
+//! - or has a queue without bound: answers to what a shard has asked, of which
+//!   there are as many as it has questions, and the few words of the process.
 
-use super::{Arriving, Guard, Home, PoolId};
-use crate::ring::{Ring, WakeHandle};
+use super::{Arriving, Guard, Home, PoolId, Shard, bump};
+use crate::ring::{Ring, WakeHandle, task};
 use crate::session::Guest;
 use crate::snapshot::Snapshot;
 use admin::stats::ShardStats;
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, unbounded};
 use std::any::Any;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 /// A message to a shard.
 pub enum Mail {
@@ -112,9 +124,26 @@ pub enum Mail {
     },
 }
 
+impl Mail {
+    /// It must arrive, and there is never much of it.
+    fn is_certain(&self) -> bool {
+        matches!(
+            self,
+            Mail::Done { .. }
+                | Mail::Drain
+                | Mail::Stop
+                | Mail::Commit { .. }
+                | Mail::Follow { .. }
+                | Mail::EndClients { .. }
+                | Mail::Stats(_)
+        )
+    }
+}
+
 /// The receiving end.
 pub struct Mailbox {
     receiver: Receiver<Mail>,
+    certain: Receiver<Mail>,
     postbox: Postbox,
 }
 
@@ -122,17 +151,24 @@ pub struct Mailbox {
 #[derive(Clone)]
 pub struct Postbox {
     sender: Sender<Mail>,
+    certain: Sender<Mail>,
+    /// A hint found no room.
+    missed: Arc<AtomicBool>,
     wake: WakeHandle,
 }
 
 impl Mailbox {
-    /// A mailbox of the shard that owns `ring`.
-    pub fn new(ring: &Ring) -> Self {
-        let (sender, receiver) = bounded(CAPACITY);
+    /// A mailbox of the shard that owns `ring`, with room for so much.
+    pub fn new(ring: &Ring, room: usize) -> Self {
+        let (sender, receiver) = bounded(room);
+        let (certain, certain_receiver) = unbounded();
         Self {
             receiver,
+            certain: certain_receiver,
             postbox: Postbox {
                 sender,
+                certain,
+                missed: Arc::default(),
                 wake: ring.wake_handle(),
             },
         }
@@ -145,43 +181,90 @@ impl Mailbox {
 
     /// The next message, if one is there.
     pub fn take(&self) -> Option<Mail> {
-        self.receiver.try_recv().ok()
+        let certain = self.certain.try_recv();
+        certain.or_else(|_| self.receiver.try_recv()).ok()
+    }
+
+    /// Whether hints have been dropped since it was last asked. To be asked when
+    /// the mailbox has been emptied.
+    pub fn take_missed(&self) -> bool {
+        self.postbox.missed.load(SeqCst) && self.postbox.missed.swap(false, SeqCst)
     }
 }
 
 impl Postbox {
-    /// Sends without waiting. A full mailbox drops what can be dropped
-    /// (hints and cancels, which the sender repeats or PostgreSQL does not
-    /// promise) and waits for the rest, which comes from threads that may.
-    pub fn post(&self, mail: Mail) {
-        match self.sender.try_send(mail) {
-            Err(TrySendError::Full(
-                mail @ (Mail::Done { .. }
-                | Mail::Drain
-                | Mail::Stop
-                | Mail::Commit { .. }
-                | Mail::Follow { .. }
-                | Mail::EndClients { .. }
-                | Mail::Stats(_)),
-            )) => {
-                // A shard that has ended takes no mail.
-                let _ = self.sender.send(mail);
+    /// Sends a hint, or what always has room, without waiting. False if a hint
+    /// found none.
+    pub fn post(&self, mail: Mail) -> bool {
+        let sent = if mail.is_certain() {
+            // A shard that has ended takes no mail.
+            let _ = self.certain.send(mail);
+            true
+        } else {
+            let full = matches!(self.sender.try_send(mail), Err(TrySendError::Full(_)));
+            if full {
+                self.missed.store(true, SeqCst);
             }
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) | Ok(()) => {}
-        }
+            !full
+        };
         self.wake.wake();
+        sent
     }
 
     /// Sends without waiting, or gives back what cannot be sent: the mailbox is
     /// full, or the shard has ended.
-    pub fn try_post(&self, mail: Mail) -> Result<(), Mail> {
-        self.sender
-            .try_send(mail)
-            .map_err(TrySendError::into_inner)?;
+    pub fn try_post(&self, mail: Mail) -> Result<(), TrySendError<Mail>> {
+        self.sender.try_send(mail)?;
         self.wake.wake();
         Ok(())
     }
 }
 
-/// Messages that may wait: far more than a shard gets between two turns.
-const CAPACITY: usize = 4096;
+impl Shard {
+    /// Sends to another shard what must not be lost: it comes back when it
+    /// cannot be taken now.
+    pub fn try_post(&self, shard: usize, mail: Mail) -> Result<(), Mail> {
+        self.deliver(shard, mail).map_err(TrySendError::into_inner)
+    }
+
+    /// Sends a hint to another shard, or to this one.
+    pub fn post(&self, shard: usize, mail: Mail) {
+        if let Some(postbox) = self.peers.get(shard)
+            && !postbox.post(mail)
+        {
+            bump(&self.counters.mail_refused);
+        }
+    }
+
+    /// Sends to another shard, or to this one, as soon as there is room, and not
+    /// at all when that takes too long.
+    pub fn post_until(self: &Rc<Self>, to: usize, mail: Mail, until: Instant) {
+        let Err(TrySendError::Full(mut mail)) = self.deliver(to, mail) else {
+            return;
+        };
+        let shard = Rc::clone(self);
+        task::spawn(async move {
+            while Instant::now() < until {
+                shard.ring.sleep(FULL_POLL).await;
+                match shard.deliver(to, mail) {
+                    Err(TrySendError::Full(back)) => mail = back,
+                    Err(TrySendError::Disconnected(_)) | Ok(()) => return,
+                }
+            }
+        });
+    }
+
+    fn deliver(&self, shard: usize, mail: Mail) -> Result<(), TrySendError<Mail>> {
+        let Some(postbox) = self.peers.get(shard) else {
+            return Err(TrySendError::Disconnected(mail));
+        };
+        let delivered = postbox.try_post(mail);
+        if matches!(delivered, Err(TrySendError::Full(_))) {
+            bump(&self.counters.mail_refused);
+        }
+        delivered
+    }
+}
+
+/// Before a full mailbox is tried again: its shard empties it each turn.
+const FULL_POLL: Duration = Duration::from_millis(2);

@@ -195,22 +195,6 @@ impl Shard {
         }
     }
 
-    /// Sends to another shard what must not be lost: it comes back when it
-    /// cannot be taken now.
-    pub fn try_post(&self, shard: usize, mail: Mail) -> Result<(), Mail> {
-        match self.peers.get(shard) {
-            Some(postbox) => postbox.try_post(mail),
-            None => Err(mail),
-        }
-    }
-
-    /// Sends to another shard, or to this one.
-    pub fn post(&self, shard: usize, mail: Mail) {
-        if let Some(postbox) = self.peers.get(shard) {
-            postbox.post(mail);
-        }
-    }
-
     /// The one definition with this key, see [`Meaning`].
     pub fn definition(
         &self,

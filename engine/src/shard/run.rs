@@ -56,7 +56,7 @@ pub struct ShardSeed {
 /// be made or fails.
 pub async fn run(seed: ShardSeed) -> io::Result<()> {
     let ring = Ring::new(Sizes::default())?;
-    let mailbox = Mailbox::new(&ring);
+    let mailbox = Mailbox::new(&ring, seed.snapshot.engine.mailbox as usize);
     let gone = |_| io::Error::other("the process gave up starting");
     seed.hello
         .send((seed.id, mailbox.postbox()))
@@ -131,7 +131,22 @@ async fn read_mail(shard: Rc<Shard>) {
         while let Some(mail) = shard.mailbox.take() {
             open(&shard, mail);
         }
+        if shard.mailbox.take_missed() {
+            catch_up(&shard);
+            continue;
+        }
         shard.ring.woken().await;
+    }
+}
+
+/// What hints would have led to that found no room. Those of roles that lack a
+/// server are repeated by who lacks it.
+fn catch_up(shard: &Rc<Shard>) {
+    for pool in shard.pools() {
+        pool.on_budget_mail();
+    }
+    if shard.loads.drifted() == Some(shard.id) {
+        shard.give_clients_away();
     }
 }
 
