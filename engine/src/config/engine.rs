@@ -1,8 +1,12 @@
 //! The `engine` section: how many shards there are and where they run.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use serde::Deserialize;
 
 use super::keys::{Key, Kind, Unset};
+use super::report::Report;
 use crate::shard::INSTANCE_MAX;
 
 /// The most shards: a cancel key has eight bits for its shard.
@@ -26,6 +30,18 @@ pub(super) const KEYS: &[Key] = &[
         kind: Kind::Choice(Balance::NAMES),
         unset: Unset::Is("on"),
         about: "Whether idle clients move to other shards when shards drift apart because clients left: on, off, or restless (each client moves on after each transaction; for tests).",
+    },
+    Key {
+        path: "engine.dns_interval",
+        kind: Kind::DurationOrOff,
+        unset: Unset::Is("15s"),
+        about: "How often the names of PostgreSQL hosts are looked up again: servers at an address that a name has lost are replaced (0 or off: each login looks, servers stay).",
+    },
+    Key {
+        path: "engine.hosts_file",
+        kind: Kind::Text,
+        unset: Unset::Nothing("/etc/pgmux/hosts"),
+        about: "A file like /etc/hosts, read at each look-up: names of PostgreSQL hosts that stand there are not asked of the system. A relative path starts at this file's directory.",
     },
     Key {
         path: "engine.instance_id",
@@ -81,6 +97,17 @@ pub struct EngineOpts {
     pub pin: Pin,
     /// Whether clients move between shards.
     pub balance: Balance,
+    /// How often names are looked up again; zero is off too.
+    pub dns_interval: Option<Duration>,
+    /// What names mean, before the system is asked.
+    pub hosts_file: Option<PathBuf>,
     /// Which of several instances behind one address this is.
     pub instance_id: Option<u32>,
+}
+
+impl EngineOpts {
+    pub(super) fn resolve(mut self, report: &Report) -> Self {
+        self.hosts_file = self.hosts_file.map(|file| report.beside(&file));
+        self
+    }
 }

@@ -69,6 +69,18 @@ pub(super) const KEYS: &[Key] = &[
         about: "How long a client waits for a server before it gets an error (0: not at all; off: for ever).",
     },
     Key {
+        path: "pool.health_check_interval",
+        kind: Kind::DurationOrOff,
+        unset: Unset::Is("30s"),
+        about: "A server that was idle for this long is asked whether it is alive (SELECT 1), and again after the same time (0 or off: never).",
+    },
+    Key {
+        path: "pool.health_check_timeout",
+        kind: Kind::Duration,
+        unset: Unset::Is("2s"),
+        about: "How long it may take to answer that before it is replaced.",
+    },
+    Key {
         path: "pool.reset_query",
         kind: Kind::Text,
         unset: Unset::Is("DISCARD ALL"),

@@ -28,6 +28,11 @@ pub enum Mail {
         /// The pool.
         pool: PoolId,
     },
+    /// Something has changed about the health or the addresses of a target.
+    Target {
+        /// Its number.
+        id: usize,
+    },
     /// A role of the group gets no server because of the group's total: what
     /// can be spared?
     Offer {
