@@ -17,7 +17,7 @@ use crate::breaker::{Breaker, BreakerSettings, BreakerState};
 /// See the module's text.
 #[derive(Debug, Default)]
 pub struct Target {
-    /// What of `inner` concerns everybody: [`UNWELL`], [`REFUSES`].
+    /// What of `inner` concerns everybody: [`CLOSED_DOOR`], [`UNPROVEN`], [`REFUSES`].
     signs: AtomicU8,
     inner: Mutex<Inner>,
 }
@@ -80,7 +80,12 @@ impl Target {
 
     /// Whether the last login that was tried did not get in, or the breaker is not closed.
     pub fn is_unwell(&self) -> bool {
-        self.signs.load(Relaxed) & UNWELL != 0
+        self.signs.load(Relaxed) & (CLOSED_DOOR | UNPROVEN) != 0
+    }
+
+    /// Whether the last login that was tried did not get in.
+    pub fn lets_nobody_in(&self) -> bool {
+        self.signs.load(Relaxed) & CLOSED_DOOR != 0
     }
 
     /// Whether clients that would have to wait for a server are to be refused.
@@ -226,9 +231,10 @@ impl Target {
 
     fn show(&self, inner: &Inner) {
         let (is_unwell, is_open, is_closed) = inner.summary();
-        let unwell = if is_unwell || !is_closed { UNWELL } else { 0 };
-        let refuses = if is_open { REFUSES } else { 0 };
-        self.signs.store(unwell | refuses, Relaxed);
+        let sign = |shown: bool, sign: u8| if shown { sign } else { 0 };
+        let signs =
+            sign(is_unwell, CLOSED_DOOR) | sign(!is_closed, UNPROVEN) | sign(is_open, REFUSES);
+        self.signs.store(signs, Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -278,8 +284,11 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A probe of which nothing is heard for longer than any login may take is given up.
 const PROBE_MAX: Duration = Duration::from_secs(20);
 
-/// It does not let us in, or its breaker is not closed.
-const UNWELL: u8 = 1;
+/// It does not let us in.
+const CLOSED_DOOR: u8 = 1;
+
+/// Its breaker is not closed.
+const UNPROVEN: u8 = 4;
 
 /// Its breaker is open.
 const REFUSES: u8 = 2;

@@ -183,6 +183,42 @@ fn an_open_breaker_refuses_whoever_would_wait_and_lets_few_try_when_it_is_half_o
 }
 
 #[test]
+fn a_half_open_breaker_gives_up_no_client_whom_a_trial_may_serve() {
+    let start = Instant::now();
+    let target = Arc::new(Target::new(Some(BreakerSettings {
+        window_size: 1,
+        ..BreakerSettings::default()
+    })));
+    let mut pool = shards(1, &settings(0, 10), &target).remove(0);
+    target.lost(start);
+    let half = start + BreakerSettings::default().open_duration;
+    wait_all(&mut pool, "a", half);
+    assert!(target.is_unwell() && !target.lets_nobody_in());
+    assert_eq!(pool.hopeless(half), []);
+    assert_eq!(pool.logins_wanted(half), 1);
+}
+
+#[test]
+fn logins_to_a_target_that_a_reload_has_replaced_say_nothing_of_either() {
+    let start = Instant::now();
+    let (old, new) = (Arc::new(Target::default()), Arc::new(Target::default()));
+    let mut pool = shards(1, &settings(0, 10), &old).remove(0);
+    let mut other = shards(1, &settings(0, 10), &old).remove(0);
+    wait_all(&mut pool, "ab", start);
+    assert_eq!(pool.logins_wanted(start), 2);
+    pool.login_failed_by(Fault::Target, start, 0.0);
+    pool.set_target(Arc::clone(&new));
+    pool.renew();
+    wait_all(&mut pool, "c", start);
+    assert_eq!(pool.logins_wanted(start), 1, "the new one may be well");
+    pool.login_abandoned();
+    assert!(!new.is_unwell() && old.is_unwell());
+    assert_eq!(pool.connected(1, start, 0.0), Placed::HandOff('a'));
+    wait_all(&mut other, "d", start);
+    assert_eq!(other.logins_wanted(start + ms(100)), 1, "nor is it a probe");
+}
+
+#[test]
 fn a_half_open_breaker_closes_by_what_servers_have_served_too() {
     let start = Instant::now();
     let target = Target::new(Some(BreakerSettings {

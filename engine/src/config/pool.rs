@@ -18,7 +18,7 @@ pub(super) const KEYS: &[Key] = &[
         path: "pool.min_connections",
         kind: Kind::Whole(0, CONNECTIONS_MAX),
         unset: Unset::Is("2"),
-        about: "Servers that are kept open even when nobody uses them, over all shards.",
+        about: "Servers that are kept open even when nobody uses them, over all shards (0: none; with backend.user: passthrough none, for there is nothing to log in with before a role has).",
     },
     Key {
         path: "pool.max_connections",

@@ -38,7 +38,8 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
     /// The target has news: all waiting clients, if there is no server on any shard that could come to them, and the
     /// target does not let anybody in.
     pub fn hopeless(&mut self, now: Instant) -> Vec<W> {
-        let is_hopeless = self.target.refuses(now) || self.target.is_unwell() && self.is_deserted();
+        let is_hopeless =
+            self.target.refuses(now) || self.target.lets_nobody_in() && self.is_deserted();
         if !is_hopeless {
             return Vec::new();
         }

@@ -11,6 +11,7 @@ use tests::wire::frontend;
 on_shards!(
     an_open_breaker_refuses_at_once_tries_nothing_and_closes_when_the_server_is_back,
     faults_of_clients_do_not_count,
+    a_reload_switches_breakers_on_and_off,
 );
 
 fn with_breaker(config: Config) -> Config {
@@ -57,6 +58,36 @@ fn an_open_breaker_refuses_at_once_tries_nothing_and_closes_when_the_server_is_b
     pgmux.wait_for("breakers_half_open", 0);
     assert_eq!(pgmux.figure("breakers_open"), 0);
     assert!(pgmux.figure("breaker_opens") >= 1);
+    pgmux.stop();
+}
+
+fn a_reload_switches_breakers_on_and_off(shards: usize) {
+    let mut cluster = Cluster::start(&Options::default());
+    let database = cluster.fresh_database();
+    let without = Config::new(&cluster, &database).shards(shards);
+    let pgmux = Pgmux::start(&without);
+    let mut client = pgmux.client();
+    cluster.crash();
+    pgmux.wait_for("servers", 0);
+    client.sqlstate("select 1");
+    assert!(pgmux.reload(&with_breaker(without.clone())));
+    let opened = eventually(PATIENCE, || {
+        client.sqlstate("select 1");
+        (pgmux.figure("breaker_opens") > 0).then_some(())
+    });
+    assert!(opened.is_some(), "{:?}", pgmux.figures());
+    assert!(pgmux.reload(&without));
+    let figures = pgmux.figures();
+    assert_eq!(
+        (figures["breakers_open"], figures["breakers_half_open"]),
+        (0, 0)
+    );
+    assert!(
+        !client
+            .trace("select 1")
+            .join("\n")
+            .contains("circuit_breaker")
+    );
     pgmux.stop();
 }
 

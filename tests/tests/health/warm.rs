@@ -12,6 +12,7 @@ on_1_2_and_4_shards!(
     zero_is_lazy,
     a_dead_target_delays_no_start_and_is_warm_when_it_is_there,
     servers_grow_old_and_are_replaced_without_a_client,
+    a_minimum_that_a_reload_raises_is_reached_in_kept_and_new_pools,
     nothing_is_warmed_while_the_process_ends,
 );
 
@@ -88,6 +89,23 @@ fn servers_grow_old_and_are_replaced_without_a_client(shards: usize) {
     let pgmux = Pgmux::start(&config);
     super::at_least(&pgmux, "pool_warm_connections", 6);
     assert!(pgmux.figure("servers") <= 4);
+    pgmux.stop();
+}
+
+fn a_minimum_that_a_reload_raises_is_reached_in_kept_and_new_pools(shards: usize) {
+    let cluster = Cluster::shared();
+    let (kept, new) = (cluster.fresh_database(), cluster.fresh_database());
+    let config = Config::new(cluster, &kept)
+        .shards(shards)
+        .set("pool.min_connections", 1);
+    let pgmux = Pgmux::start(&config);
+    Direct::open(cluster, &kept).expect_servers(1);
+    let config = config
+        .database(&new, cluster.port())
+        .set("pool.min_connections", 4);
+    assert!(pgmux.reload(&config));
+    Direct::open(cluster, &kept).expect_servers(4);
+    Direct::open(cluster, &new).expect_servers(4);
     pgmux.stop();
 }
 

@@ -112,7 +112,7 @@ impl ShardPool {
         let database = &self.group().name;
         let failure = self.target.borrow().last_failure();
         let has_none = self.decide.borrow().has_no_server();
-        match failure.filter(|_| self.target.borrow().health.is_unwell()) {
+        match failure.filter(|_| self.target.borrow().health.lets_nobody_in()) {
             Some((code, reason)) if has_none => Refusal::because(database, code, &reason),
             None if has_none => {
                 let reason = "it did not answer within pool.connection_timeout";
