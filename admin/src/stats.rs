@@ -82,6 +82,28 @@ stats! {
     servers_closed,
     /// Server logins that failed since the start.
     server_login_failures,
+    /// Servers opened since the start though no client waited for one, to reach `pool.min_connections`.
+    pool_warm_connections,
+    /// Logins for that which failed since the start.
+    pool_warm_errors,
+    /// Idle servers asked since the start whether they are alive.
+    health_checks,
+    /// Of these, those that did not answer in time or badly.
+    health_check_failures,
+    /// Servers that died since the start while a client used them.
+    servers_died,
+    /// Servers retired since the start because their host's name has lost their address.
+    servers_moved_away,
+    /// Clients refused since the start because a circuit breaker was open.
+    breaker_refusals,
+    /// Times since the start that a circuit breaker has opened.
+    breaker_opens,
+    /// Targets now whose circuit breaker is open.
+    breakers_open,
+    /// Targets now whose circuit breaker is half-open.
+    breakers_half_open,
+    /// Targets now that did not let us in when they were last tried.
+    targets_unwell,
     /// Replication connections passed through since the start.
     replications,
     /// Servers given to other shards since the start.

@@ -79,7 +79,7 @@ pub struct Args {
     /// Clients of the idle section.
     #[arg(long, default_value_t = 10_000)]
     pub idle_clients: u32,
-    /// One short round, extended and prepared at 64 clients only, 2,000 idle clients by trust, no sections `scale` and `secure`, no instruction counts.
+    /// One short round, extended and prepared at 64 clients only, 2,000 idle clients by trust, no sections `scale`, `secure` and `first`, no instruction counts.
     #[arg(long)]
     pub quick: bool,
     /// Where the report goes.
@@ -107,6 +107,8 @@ pub enum Section {
     Scale,
     /// Logins by SCRAM, with and without TLS, and clients by TLS.
     Secure,
+    /// The first queries after a start, warm and cold.
+    First,
     /// Idle clients.
     Idle,
     /// Instructions per transaction.
@@ -127,6 +129,7 @@ impl Args {
             self.skip.push(Section::Instructions);
             self.skip.push(Section::Scale);
             self.skip.push(Section::Secure);
+            self.skip.push(Section::First);
         }
         self
     }

@@ -11,6 +11,7 @@
 //! - [`counters`]: what pgmux says about itself;
 //! - [`pgbench`], [`matrix`]: one run, and the order of all runs;
 //! - [`results`], [`stats`], [`verdict`]: figures, ratios, targets;
+//! - [`first`]: the first queries after a start;
 //! - [`idle`], [`login`]: many clients that do nothing;
 //! - [`moves`]: all clients on one shard;
 //! - [`sharing`]: cache lines that go from shard to shard;
@@ -26,6 +27,7 @@ pub mod certificate;
 pub mod cluster;
 pub mod counters;
 pub mod dsn;
+pub mod first;
 pub mod idle;
 pub mod instructions;
 pub mod interrupt;

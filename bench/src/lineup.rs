@@ -24,15 +24,7 @@ impl Lineup {
             starters.push(Box::new(PgBouncer { program }));
         }
         if args.wants(names::PGMUX) {
-            starters.push(Box::new(Pgmux {
-                program: args.pgmux.clone(),
-                name: names::PGMUX.to_owned(),
-                shards: args.first_shards(),
-                servers: SERVERS,
-                modes: Mode::ALL.into(),
-                clients: None,
-                limits: false,
-            }));
+            starters.push(Box::new(first(args)));
         }
         for build in args.also.iter().filter(|build| args.wants(&build.name)) {
             starters.push(Box::new(Pgmux {
@@ -40,6 +32,7 @@ impl Lineup {
                 name: build.name.clone(),
                 shards: args.first_shards(),
                 servers: SERVERS,
+                min_servers: None,
                 modes: Mode::ALL.into(),
                 clients: None,
                 limits: false,
@@ -54,6 +47,7 @@ impl Lineup {
                 name: names::pgmux_with_shards(shards),
                 shards,
                 servers: SERVERS,
+                min_servers: None,
                 modes: vec![Mode::Simple],
                 clients: Some(args.shard_clients()),
                 limits: false,
@@ -72,6 +66,7 @@ impl Lineup {
                     name: names::pgmux_with_shards(shards),
                     shards,
                     servers: SERVERS,
+                    min_servers: None,
                     modes: Mode::ALL.into(),
                     clients: None,
                     limits: true,
@@ -149,6 +144,20 @@ fn pgbouncer(args: &Args) -> Result<PathBuf> {
             args.pgbouncer.display()
         )
     })
+}
+
+/// The target `pgmux`.
+pub fn first(args: &Args) -> Pgmux {
+    Pgmux {
+        program: args.pgmux.clone(),
+        name: names::PGMUX.to_owned(),
+        shards: args.first_shards(),
+        servers: SERVERS,
+        min_servers: None,
+        modes: Mode::ALL.into(),
+        clients: None,
+        limits: false,
+    }
 }
 
 /// Everything that is measured, PostgreSQL first, what runs already last.

@@ -150,6 +150,7 @@ impl<'a> Traced<'a> {
             name: names::PGMUX.to_owned(),
             shards: plan.shards,
             servers,
+            min_servers: None,
             modes: Mode::ALL.into(),
             clients: None,
             limits: true,

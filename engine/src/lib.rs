@@ -14,6 +14,7 @@ pub mod preflight;
 pub mod random;
 pub mod reload;
 pub mod replication;
+pub mod resolver;
 pub mod ring;
 pub mod server;
 pub mod session;

@@ -5,7 +5,8 @@ use crate::config::{Balance, Config, ListenAddr, Pin};
 use crate::logging;
 use crate::net;
 use crate::reload::{Loader, Operator, Parts};
-use crate::shard::{Answers, Loads, Mail, Postbox, Reports, Roles, ShardSeed, run};
+use crate::resolver::{Refresher, Resolver};
+use crate::shard::{Answers, Loads, Mail, Postbox, Reports, Roles, ShardSeed, Targets, run};
 use crate::snapshot::Snapshot;
 use ::pool::Budget;
 use admin::stats::ShardStats;
@@ -41,6 +42,8 @@ pub enum StartError {
     Shard(usize, String),
     /// The signal handlers cannot be installed.
     Signals(io::Error),
+    /// The thread that looks names up again cannot be started.
+    Resolver(io::Error),
     /// The certificates have changed since they were checked, and are wrong now.
     Certificates(String),
 }
@@ -56,6 +59,7 @@ impl fmt::Display for StartError {
             }
             StartError::Shard(id, reason) => write!(f, "shard {id} has failed: {reason}"),
             StartError::Certificates(text) => f.write_str(text),
+            StartError::Resolver(error) => write!(f, "cannot start the resolver: {error}"),
             StartError::Signals(error) => write!(f, "cannot handle signals: {error}"),
         }
     }
@@ -130,6 +134,8 @@ fn actual_address(address: &ListenAddr, fd: &OwnedFd) -> ListenAddr {
 /// The shards, started.
 struct Running {
     operator: Arc<Operator>,
+    /// Ends with this.
+    _refresher: Option<Refresher>,
     posts: Vec<Postbox>,
     ended: Receiver<(usize, Result<(), String>)>,
     alive: usize,
@@ -149,6 +155,8 @@ impl Running {
         let brakes = Arc::new(Brakes::default());
         let places = Arc::new(Places::default());
         let roles = Arc::new(Roles::new(shards));
+        let resolver = Resolver::new(snapshot.engine.hosts_file.clone());
+        let targets = Arc::new(Targets::new(snapshot.breaker, resolver));
         let loads = Arc::new(Loads::new(shards, snapshot.engine.balance != Balance::Off));
         let replications = Arc::new(Budget::new(
             snapshot.proxy.max_replication_connections,
@@ -169,6 +177,7 @@ impl Running {
                 brakes: Arc::clone(&brakes),
                 places: Arc::clone(&places),
                 roles: Arc::clone(&roles),
+                targets: Arc::clone(&targets),
                 loads: Arc::clone(&loads),
                 replications: Arc::clone(&replications),
                 inhabited: Arc::clone(&inhabited),
@@ -185,6 +194,7 @@ impl Running {
         }
         let posts = introduce(shards, &hellos, &ended, &peers)?;
         logging::set_level(snapshot.log_level.as_deref());
+        let refresher = refresher(&snapshot.config, Arc::clone(&targets), posts.clone())?;
         let operator = Operator::new(Parts {
             load,
             snapshot,
@@ -192,9 +202,11 @@ impl Running {
             roles,
             answers,
             replications,
+            targets,
         });
         Ok(Self {
             operator: Arc::new(operator),
+            _refresher: refresher,
             posts,
             ended,
             alive: shards,
@@ -290,6 +302,26 @@ impl Running {
         }
         tracing::info!("stats {sum}");
     }
+}
+
+/// Looks the names of targets up again, and tells the shards what has changed.
+fn refresher(
+    config: &Config,
+    targets: Arc<Targets>,
+    posts: Vec<Postbox>,
+) -> Result<Option<Refresher>, StartError> {
+    let interval = config.engine.dns_interval.filter(|time| !time.is_zero());
+    let Some(interval) = interval else {
+        return Ok(None);
+    };
+    let tell = move |id| {
+        for post in &posts {
+            post.post(Mail::Target { id });
+        }
+    };
+    Refresher::start(targets, interval, tell)
+        .map(Some)
+        .map_err(StartError::Resolver)
 }
 
 /// Collects every shard's postbox and hands all of them to every shard.

@@ -35,6 +35,20 @@ pub const PASSWORD_BYTES: usize = 4096;
 /// `authentication_timeout` is 60 s; ours is shorter, for a client waits.
 pub const SERVER_LOGIN: Duration = Duration::from_secs(15);
 
+/// Until a host has taken a connection: the kernel sends its SYN again after 1 and 3 s.
+pub const CONNECT: Duration = Duration::from_secs(5);
+
+/// The same where there are other addresses to try, for a client waits.
+pub const CONNECT_OF_SEVERAL: Duration = Duration::from_secs(2);
+
+/// The same while a target does not let us in. It ends before the kernel's
+/// pauses grow: what is back shall be found within 2 s (issue 5).
+pub const CONNECT_UNWELL: Duration = Duration::from_millis(1500);
+
+/// Until a name must have been looked up where it is known what it meant
+/// before.
+pub const LOOK_UP: Duration = Duration::from_secs(2);
+
 /// Until a server that a client left behind must have ended its work, once
 /// it was asked to cancel it.
 pub const CLEAN: Duration = Duration::from_secs(5);

@@ -2,27 +2,24 @@
 
 use std::time::{Duration, Instant};
 
-use crate::Settings;
-
+/// Each pause is twice as long as the one before, up to a longest.
 #[derive(Debug, Default)]
-pub(crate) struct Backoff {
+pub(crate) struct Pauses {
     failures: u32,
     until: Option<Instant>,
 }
 
-impl Backoff {
+impl Pauses {
     /// `jitter` (0 to 1) shortens the pause by up to a quarter, so that shards that failed together come back apart.
-    pub(crate) fn failed(&mut self, settings: &Settings, now: Instant, jitter: f64) {
-        let doubled = settings
-            .backoff_min
-            .saturating_mul(1 << self.failures.min(DOUBLINGS_MAX));
-        let pause = shortened(doubled.min(settings.backoff_max), 0.25 * jitter);
+    pub(crate) fn failed(&mut self, min: Duration, max: Duration, now: Instant, jitter: f64) {
+        let doubled = min.saturating_mul(1 << self.failures.min(DOUBLINGS_MAX));
+        let pause = shortened(doubled.min(max), 0.25 * jitter);
         self.failures = self.failures.saturating_add(1);
         self.until = now.checked_add(pause);
     }
 
     pub(crate) fn succeeded(&mut self) {
-        *self = Backoff::default();
+        *self = Pauses::default();
     }
 
     pub(crate) fn is_over(&self, now: Instant) -> bool {
@@ -56,20 +53,16 @@ mod tests {
 
     #[test]
     fn the_pause_doubles_from_min_to_max_and_success_resets_it() {
-        let settings = Settings {
-            backoff_min: Duration::from_millis(100),
-            backoff_max: Duration::from_millis(500),
-            ..Settings::default()
-        };
+        let (min, max) = (Duration::from_millis(100), Duration::from_millis(500));
         let now = Instant::now();
-        let mut backoff = Backoff::default();
+        let mut backoff = Pauses::default();
         for pause_ms in [100, 200, 400, 500, 500] {
-            backoff.failed(&settings, now, 0.0);
+            backoff.failed(min, max, now, 0.0);
             assert_eq!(backoff.until(), Some(now + Duration::from_millis(pause_ms)));
         }
         backoff.succeeded();
         assert!(backoff.is_over(now));
-        backoff.failed(&settings, now, 1.0);
+        backoff.failed(min, max, now, 1.0);
         assert_eq!(backoff.until(), Some(now + Duration::from_millis(75)));
         assert!(!backoff.is_over(now) && backoff.is_over(now + Duration::from_millis(75)));
     }

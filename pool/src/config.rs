@@ -58,6 +58,10 @@ pub struct PoolSettings {
     pub max_lifetime: Option<Duration>,
     /// How long a client waits for a server before it gets an error.
     pub connection_timeout: Option<Duration>,
+    /// A server that has been idle for this long is asked something; zero is off too.
+    pub health_check_interval: Option<Duration>,
+    /// How long it may take to answer.
+    pub health_check_timeout: Duration,
     /// What cleans a server whose session was changed. Empty: such a server is closed instead.
     pub reset_query: String,
     /// The prepared statements that one server keeps, least recently used out first.
@@ -77,6 +81,8 @@ impl Default for PoolSettings {
             idle_timeout: Some(Duration::from_secs(600)),
             max_lifetime: Some(Duration::from_secs(3600)),
             connection_timeout: Some(Duration::from_secs(5)),
+            health_check_interval: Some(Duration::from_secs(30)),
+            health_check_timeout: Duration::from_secs(2),
             reset_query: "DISCARD ALL".to_owned(),
             max_prepared_statements: 200,
         }
@@ -102,6 +108,13 @@ impl PoolSettings {
                     "expected at most max_connections ({}), got {}",
                     self.max_connections, self.min_connections
                 ),
+            ));
+        }
+        if self.health_check_timeout.is_zero() {
+            problems.push((
+                "health_check_timeout",
+                "expected more than no time at all; health_check_interval: off switches the check off"
+                    .to_owned(),
             ));
         }
         if self.reset_query.contains('\0') {

@@ -16,25 +16,32 @@
 //! 5. At the end of a turn: send a wake to each shard from [`Pool::next_wake`] and to each pool from
 //!    [`Pool::next_other_wake`]; if [`Pool::take_ask`] says so, [`Total::ask`] all shards of the database; set a timer for [`Pool::next_deadline`],
 //!    and when it fires call [`Pool::expire`], then [`Pool::logins_wanted`].
+//!    Then look at each server that [`Pool::check_due`] names, and report it by [`Pool::checked`] or [`Pool::discard`].
 //! 6. A shard that receives a wake hands over what [`Pool::give_up_idle`] gives, then calls [`Pool::logins_wanted`].
+//! 7. If [`Pool::take_news`] says so, all shards are told that their pools of this [`Target`] are to look: each fails the
+//!    clients of [`Pool::hopeless`], then calls [`Pool::logins_wanted`].
 
 //!
 //! A shard that is asked answers by [`Total::offer`]; whoever gives the last answer tells the shard that it names, which
 //! closes what [`Pool::spare_idle`] hands out of its richest pool.
 
 mod backoff;
+mod breaker;
 mod budget;
 pub mod config;
 mod hunger;
 mod pool;
 mod servers;
 mod settings;
+mod target;
 mod total;
 mod waiters;
 
+pub use breaker::{BreakerSettings, BreakerState};
 pub use budget::Budget;
 pub use pool::{Acquire, CloseReason, Expired, MARGIN, Moving, PATIENCE, Placed, Pool, SETTLING};
 pub use servers::ServerKey;
 pub use settings::{LOGINS_MAX, Settings};
+pub use target::{Condition, Fault, Target};
 pub use total::{Total, Wake};
 pub use waiters::Ticket;

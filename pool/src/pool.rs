@@ -1,5 +1,6 @@
 //! The servers and the waiting clients of one shard for one (group, target), and every decision about them.
 
+mod checks;
 mod logins;
 mod moving;
 mod reload;
@@ -11,9 +12,10 @@ pub use time::Expired;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::backoff::Backoff;
+use crate::backoff::Pauses;
 use crate::hunger::{Asking, Hunger};
 use crate::servers::{ServerKey, Servers, State};
+use crate::target::{Pass, Target};
 use crate::total::Wake;
 use crate::waiters::{Ticket, Waiters};
 use crate::{Budget, Settings};
@@ -25,7 +27,7 @@ use crate::{Budget, Settings};
 /// - a permit of the budget is held for each server until it is discarded or handed over, for each login in flight, and
 ///   for each permit that another shard sent and that is not used yet; for nothing else. A server between two shards
 ///   has its permit with it, see [`Moving`];
-/// - a server is idle, leased or leaving;
+/// - a server is idle, leased, being checked or leaving;
 /// - no client waits while a server is idle;
 /// - clients are served in the order in which they came.
 #[derive(Debug)]
@@ -38,7 +40,22 @@ pub struct Pool<K, W> {
     logins: u32,
     /// Permits that another shard sent and for which no login has been started.
     in_hand: u32,
-    backoff: Backoff,
+    backoff: Pauses,
+    target: Arc<Target>,
+    /// One of the logins in flight tries whether the target is well again.
+    probes: bool,
+    /// Logins in flight to a target that was before this one.
+    strays: u32,
+    /// When the target may admit the next login.
+    admits_from: Option<Instant>,
+    /// It does not admit any now; when that ends, there is news, or a login of this pool ends.
+    is_barred: bool,
+    /// Something is to be told to the pools of this target on all shards.
+    has_news: bool,
+    /// Of the logins that were last wanted, those that no client waits for.
+    warming: u32,
+    /// When it is looked again whether the minimum can be reached.
+    refills_at: Option<Instant>,
     hunger: Option<Hunger>,
     asking: Asking,
     wakes: Vec<usize>,
@@ -125,7 +142,15 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
             waiters: Waiters::new(),
             logins: 0,
             in_hand: 0,
-            backoff: Backoff::default(),
+            backoff: Pauses::default(),
+            target: Arc::default(),
+            probes: false,
+            strays: 0,
+            admits_from: None,
+            is_barred: false,
+            has_news: false,
+            warming: 0,
+            refills_at: None,
             hunger: None,
             asking: Asking::default(),
             wakes: Vec::new(),
@@ -133,6 +158,12 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
             asks: false,
             other_wakes: Vec::new(),
         }
+    }
+
+    /// The same pool, of a target that others share.
+    pub fn with_target(mut self, target: Arc<Target>) -> Self {
+        self.target = target;
+        self
     }
 
     /// A client needs a server: the one that was released last, or a place in the queue.
@@ -228,10 +259,23 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
             .collect()
     }
 
+    /// The same for those of which the engine says so.
+    pub fn retire_some(&mut self, is_meant: impl Fn(K) -> bool) -> Vec<K> {
+        let idle = self.servers.retire_some(is_meant);
+        idle.into_iter()
+            .map(|at| self.servers.close(at, None))
+            .collect()
+    }
+
     /// Takes new settings; what they make superfluous goes with the next [`Pool::expire`] or release. The new maximum
     /// is set once, by [`Budget::set_max`]. Lifetimes of servers that are open stay as they were.
     pub fn set_settings(&mut self, settings: Settings) {
         self.settings = settings;
+    }
+
+    /// From now on no server is opened but for a client.
+    pub fn stop_warming(&mut self) {
+        self.settings.min_connections = 0;
     }
 
     /// The settings in force.
@@ -392,6 +436,10 @@ impl<K, W> Drop for Pool<K, W> {
             total.evicted(self.servers.evictions());
         }
         self.budget.publish_open(self.shard, 0);
+        (self.strays..self.logins).for_each(|login| {
+            let is_probe = self.probes && login == self.strays;
+            self.target.withdraw(Pass { is_probe });
+        });
         let mut held =
             self.servers.open() + self.logins + self.in_hand + self.budget.collect(self.shard);
         for shard in self.servers.promises() {

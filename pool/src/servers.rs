@@ -35,6 +35,7 @@ pub(crate) struct Servers<K> {
     tail: u32,
     idle: u32,
     leased: u32,
+    checking: u32,
     closing: u32,
     /// When servers outlive their time. Entries of servers that left are recognised by `birth` and dropped late.
     ends: BinaryHeap<Reverse<(Instant, u32, u64)>>,
@@ -47,6 +48,8 @@ pub(crate) struct Slot<K> {
     pub(crate) state: State,
     /// Since when idle; meaningful in that state only.
     pub(crate) idle_since: Instant,
+    /// When it was last seen to be alive without being used.
+    pub(crate) checked: Instant,
     /// When its lifetime is over.
     pub(crate) end: Option<Instant>,
     /// Before this it is not given to another shard while clients of this one wait.
@@ -65,6 +68,8 @@ pub(crate) enum State {
     Vacant,
     Idle,
     Leased,
+    /// The engine looks whether it is alive; it keeps its `idle_since`.
+    Checking,
     /// The engine was told to close it, or to hand it over; it holds its permit until it has done that.
     Closing {
         /// The shard that gets the permit, or the server.
@@ -82,6 +87,7 @@ impl<K: ServerKey> Servers<K> {
             tail: NONE,
             idle: 0,
             leased: 0,
+            checking: 0,
             closing: 0,
             ends: BinaryHeap::new(),
             births: 0,
@@ -103,6 +109,7 @@ impl<K: ServerKey> Servers<K> {
             key,
             state: State::Leased,
             idle_since: now,
+            checked: now,
             end,
             settled,
             retired: false,
@@ -187,6 +194,54 @@ impl<K: ServerKey> Servers<K> {
         (self.tail != NONE).then_some(self.tail)
     }
 
+    /// The idle servers from the one that has been idle for the longest time on.
+    pub(crate) fn idle_from_longest(&self) -> impl Iterator<Item = u32> + '_ {
+        let at = |at: u32| (at != NONE).then_some(at);
+        std::iter::successors(at(self.tail), move |last| at(self.slot(*last).prev))
+    }
+
+    /// Takes an idle server out of the list, to be looked at.
+    pub(crate) fn begin_check(&mut self, at: u32) -> K {
+        self.leave(at);
+        self.checking += 1;
+        let slot = &mut self.slots[at as usize];
+        slot.state = State::Checking;
+        slot.key
+    }
+
+    /// It has been looked at, and is leased by nobody in particular.
+    pub(crate) fn end_check(&mut self, at: u32, now: Instant) {
+        self.leave(at);
+        self.leased += 1;
+        let slot = &mut self.slots[at as usize];
+        slot.state = State::Leased;
+        slot.checked = now;
+    }
+
+    /// An idle server gets the place among the others that it would have if it had been idle since then.
+    pub(crate) fn put_idle_back(&mut self, at: u32, since: Instant) {
+        debug_assert_eq!(self.slot(at).state, State::Idle);
+        self.leave(at);
+        let newer = |other: &u32| self.slot(*other).idle_since > since;
+        let prev = self.idle_from_longest().find(newer).unwrap_or(NONE);
+        let next = match prev {
+            NONE => self.head,
+            prev => self.slot(prev).next,
+        };
+        match prev {
+            NONE => self.head = at,
+            prev => self.slots[prev as usize].next = at,
+        }
+        match next {
+            NONE => self.tail = at,
+            next => self.slots[next as usize].prev = at,
+        }
+        let slot = &mut self.slots[at as usize];
+        slot.idle_since = since;
+        (slot.prev, slot.next) = (prev, next);
+        self.idle += 1;
+    }
+
     /// From now on it waits for its [`Servers::remove`].
     pub(crate) fn close(&mut self, at: u32, promised_to: Option<usize>) -> K {
         self.leave(at);
@@ -208,7 +263,7 @@ impl<K: ServerKey> Servers<K> {
         let slot = &mut self.slots[at as usize];
         let promised_to = match slot.state {
             State::Closing { promised_to } => promised_to,
-            State::Vacant | State::Idle | State::Leased => None,
+            State::Vacant | State::Idle | State::Leased | State::Checking => None,
         };
         slot.state = State::Vacant;
         let index = slot.key.index();
@@ -245,12 +300,27 @@ impl<K: ServerKey> Servers<K> {
         }
     }
 
+    /// Marks some to be closed when they come back; says which of them are idle.
+    pub(crate) fn retire_some(&mut self, is_meant: impl Fn(K) -> bool) -> Vec<u32> {
+        let mut idle = Vec::new();
+        for (at, slot) in self.slots.iter_mut().enumerate() {
+            if slot.state != State::Vacant && is_meant(slot.key) {
+                slot.retired = true;
+                if slot.state == State::Idle {
+                    idle.extend(u32::try_from(at));
+                }
+            }
+        }
+        idle
+    }
+
     pub(crate) fn check_invariants(&self) {
         let count = |wanted: fn(&State) -> bool| {
             self.slots.iter().filter(|slot| wanted(&slot.state)).count()
         };
         assert_eq!(count(|s| *s == State::Idle), self.idle as usize);
         assert_eq!(count(|s| *s == State::Leased), self.leased as usize);
+        assert_eq!(count(|s| *s == State::Checking), self.checking as usize);
         assert_eq!(
             count(|s| matches!(s, State::Closing { .. })),
             self.closing as usize
@@ -312,6 +382,7 @@ impl<K: ServerKey> Servers<K> {
         let (prev, next) = (slot.prev, slot.next);
         match slot.state {
             State::Leased => self.leased -= 1,
+            State::Checking => self.checking -= 1,
             State::Closing { .. } => self.closing -= 1,
             State::Vacant => unreachable!("a vacant slot has no key and is never found"),
             State::Idle => {
@@ -350,12 +421,17 @@ impl<K> Servers<K> {
 
     /// Servers that serve or can serve.
     pub(crate) fn live(&self) -> u32 {
-        self.idle + self.leased
+        self.idle + self.leased + self.checking
     }
 
     /// Servers that hold a permit.
     pub(crate) fn open(&self) -> u32 {
-        self.idle + self.leased + self.closing
+        self.live() + self.closing
+    }
+
+    /// Servers that are being checked.
+    pub(crate) fn checking(&self) -> u32 {
+        self.checking
     }
 
     /// Servers that are to be discarded.
@@ -373,7 +449,7 @@ impl<K> Servers<K> {
     pub(crate) fn promises(&self) -> impl Iterator<Item = usize> + '_ {
         self.slots.iter().filter_map(|slot| match slot.state {
             State::Closing { promised_to } => promised_to,
-            State::Vacant | State::Idle | State::Leased => None,
+            State::Vacant | State::Idle | State::Leased | State::Checking => None,
         })
     }
 }

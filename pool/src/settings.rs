@@ -24,9 +24,11 @@ pub struct Settings {
     /// fails with the next [`expire`](crate::Pool::expire), but the login that it asked for still happens, so that the
     /// next client finds a server.
     pub connection_timeout: Option<Duration>,
+    /// A server that has been idle for this long is looked at, and again after the same time. `None` and zero: never.
+    pub check_interval: Option<Duration>,
     /// Most logins in flight in this pool of this shard.
     pub logins_max: u32,
-    /// Pause after the first failed login.
+    /// Pause after the first login that failed by this pool's own fault; for others see [`Target`](crate::Target).
     pub backoff_min: Duration,
     /// Longest pause after failed logins; the pause doubles with each failure in a row.
     pub backoff_max: Duration,
@@ -42,6 +44,7 @@ impl Default for Settings {
             idle_timeout: Some(Duration::from_secs(600)),
             max_lifetime: Some(Duration::from_secs(3600)),
             connection_timeout: Some(Duration::from_secs(5)),
+            check_interval: Some(Duration::from_secs(30)),
             logins_max: LOGINS_MAX,
             backoff_min: Duration::from_millis(100),
             backoff_max: Duration::from_secs(5),
@@ -60,6 +63,7 @@ impl From<&PoolSettings> for Settings {
             idle_timeout: section.idle_timeout,
             max_lifetime: section.max_lifetime,
             connection_timeout: section.connection_timeout,
+            check_interval: section.health_check_interval,
             ..Settings::default()
         }
     }
@@ -83,10 +87,24 @@ impl Settings {
         self.idle_timeout.filter(|limit| !limit.is_zero())
     }
 
+    pub(crate) fn check_interval(&self) -> Option<Duration> {
+        self.check_interval.filter(|interval| !interval.is_zero())
+    }
+
+    /// How often it is looked again whether the minimum can be reached.
+    pub(crate) fn refill_interval(&self) -> Duration {
+        let half = self.idle_timeout().map(|timeout| timeout / 2);
+        half.map_or(REFILL_MAX, |half| half.clamp(REFILL_MIN, REFILL_MAX))
+    }
+
     pub(crate) fn max_lifetime(&self) -> Option<Duration> {
         self.max_lifetime.filter(|limit| !limit.is_zero())
     }
 }
+
+/// Other pools or shards may have the permits that the minimum lacks; nobody tells when they do not need them any more.
+const REFILL_MIN: Duration = Duration::from_millis(100);
+const REFILL_MAX: Duration = Duration::from_secs(60);
 
 /// Two logins in flight fill a pool quickly enough and do not stampede a server that has just come back.
 pub const LOGINS_MAX: u32 = 2;

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pool::{Acquire, Budget, Moving, Placed, Pool, Settings, Ticket, Total};
+use pool::{
+    Acquire, BreakerSettings, BreakerState, Budget, Fault, Moving, Placed, Pool, Settings, Target,
+    Ticket, Total,
+};
 use proptest::prelude::*;
 
 type Client = u32;
@@ -18,7 +21,13 @@ enum Step {
     Release(usize, usize),
     Die(usize, usize),
     LoginSucceeds(usize, f64),
-    LoginFails(usize, f64),
+    LoginFails(usize, Fault, f64),
+    CheckPasses(usize),
+    CheckFails(usize),
+    /// The target has news.
+    NewsArrives(usize),
+    /// Servers have served.
+    Serves(u64),
     SocketCloses(usize, usize),
     MailArrives(usize),
     /// A server that was to be given away has left its ring.
@@ -50,7 +59,12 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (shard.clone(), nth.clone()).prop_map(|(s, n)| Step::Release(s, n)),
         1 => (shard.clone(), nth.clone()).prop_map(|(s, n)| Step::Die(s, n)),
         5 => (shard.clone(), 0.0..1.0).prop_map(|(s, j)| Step::LoginSucceeds(s, j)),
-        1 => (shard.clone(), 0.0..1.0).prop_map(|(s, j)| Step::LoginFails(s, j)),
+        1 => (shard.clone(), 0.0..1.0).prop_map(|(s, j)| Step::LoginFails(s, Fault::Pool, j)),
+        2 => (shard.clone(), 0.0..1.0).prop_map(|(s, j)| Step::LoginFails(s, Fault::Target, j)),
+        2 => shard.clone().prop_map(Step::CheckPasses),
+        1 => shard.clone().prop_map(Step::CheckFails),
+        4 => shard.clone().prop_map(Step::NewsArrives),
+        1 => (0..4_u64).prop_map(Step::Serves),
         4 => (shard.clone(), nth.clone()).prop_map(|(s, n)| Step::SocketCloses(s, n)),
         6 => (shard.clone(), nth.clone()).prop_map(|(s, n)| Step::Leaves(s, n)),
         1 => (shard.clone(), nth.clone()).prop_map(|(s, n)| Step::Breaks(s, n)),
@@ -72,6 +86,7 @@ struct Shard {
     pool: Pool<usize, Client>,
     leased: Vec<usize>,
     idle: BTreeSet<usize>,
+    checking: Vec<usize>,
     closing: Vec<usize>,
     /// To be given away.
     leaving: Vec<usize>,
@@ -81,6 +96,8 @@ struct Shard {
     waiting: VecDeque<(Client, Ticket, Instant)>,
     logins: u32,
     wakes: u32,
+    /// It has not heard of the target's news.
+    news: bool,
 }
 
 /// What a shard hears about the total.
@@ -94,6 +111,9 @@ struct World {
     /// One for each role.
     budgets: Vec<Arc<Budget>>,
     total: Option<Arc<Total>>,
+    target: Arc<Target>,
+    /// Where a login tries whether the target is well again.
+    probe: Option<usize>,
     max_ever: u32,
     total_max: u32,
     settings: Settings,
@@ -138,20 +158,24 @@ impl World {
         budgets: Vec<Arc<Budget>>,
         total: Option<(u32, Arc<Total>)>,
     ) -> Self {
+        let target = Arc::new(Target::default());
         let shard = |index: usize| Shard {
             pool: Pool::new(
                 settings.clone(),
                 Arc::clone(&budgets[index / width]),
                 index % width,
-            ),
+            )
+            .with_target(Arc::clone(&target)),
             leased: Vec::new(),
             idle: BTreeSet::new(),
+            checking: Vec::new(),
             closing: Vec::new(),
             leaving: Vec::new(),
             arriving: Vec::new(),
             waiting: VecDeque::new(),
             logins: 0,
             wakes: 0,
+            news: false,
         };
         let (total_max, total) = total.unzip();
         World {
@@ -161,6 +185,8 @@ impl World {
             max_ever: settings.max_connections + settings.reserve_connections,
             total_max: total_max.unwrap_or(u32::MAX),
             total,
+            target,
+            probe: None,
             budgets,
             settings,
             now: Instant::now(),
@@ -175,7 +201,10 @@ impl World {
             Step::Acquire(s) | Step::Cancel(s, _) | Step::Release(s, _) | Step::Die(s, _) => {
                 s % shards
             }
-            Step::LoginSucceeds(s, _) | Step::LoginFails(s, _) => s % shards,
+            Step::LoginSucceeds(s, _) | Step::LoginFails(s, ..) | Step::NewsArrives(s) => {
+                s % shards
+            }
+            Step::CheckPasses(s) | Step::CheckFails(s) => s % shards,
             Step::SocketCloses(s, _) | Step::MailArrives(s) | Step::Retire(s) => s % shards,
             Step::Leaves(s, _) | Step::Breaks(s, _) => s % shards,
             Step::Arrives(s, _) | Step::IsLost(s, _) => s % shards,
@@ -188,7 +217,7 @@ impl World {
             }
             Step::MailIsLost(s) => s % shards,
             Step::AskArrives(s) | Step::AskIsLost(s) => s % self.width,
-            Step::SetMax(_) | Step::Pass(_) => 0,
+            Step::SetMax(_) | Step::Pass(_) | Step::Serves(_) => 0,
         };
         self.end_move(step, index);
         if let Step::AskArrives(_) = step {
@@ -232,15 +261,39 @@ impl World {
                 let placed = shard.pool.connected(key, now, jitter);
                 shard.placed(key, placed);
             }
-            Step::LoginFails(_, jitter) if shard.logins > 0 => {
+            Step::LoginFails(_, fault, jitter) if shard.logins > 0 => {
                 shard.logins -= 1;
-                let failed = shard.pool.login_failed(now, jitter);
-                if !failed.is_empty() {
-                    assert!(shard.leased.is_empty() && shard.idle.is_empty() && shard.logins == 0);
-                    let waiting: Vec<_> =
-                        shard.waiting.drain(..).map(|(client, ..)| client).collect();
-                    assert_eq!(failed, waiting, "all waiting clients fail, in their order");
+                let failed = shard.pool.login_failed_by(fault, now, jitter);
+                shard.fail(failed);
+            }
+            Step::CheckPasses(_) if !shard.checking.is_empty() => {
+                let key = shard.checking.remove(0);
+                let placed = shard.pool.checked(key, now);
+                shard.placed(key, placed);
+            }
+            Step::CheckFails(_) if !shard.checking.is_empty() => {
+                let key = shard.checking.remove(0);
+                assert!(shard.pool.discard(key));
+                if self.target.lost(now) {
+                    self.shards.iter_mut().for_each(|shard| shard.news = true);
                 }
+            }
+            Step::NewsArrives(_) if std::mem::take(&mut shard.news) => {
+                let failed = shard.pool.hopeless(now);
+                let condition = self.target.condition(now);
+                assert!(
+                    failed.is_empty()
+                        || condition.is_unwell
+                        || condition.breaker == Some(BreakerState::Open)
+                );
+                if condition.breaker != Some(BreakerState::Open) {
+                    shard.fail(failed);
+                } else {
+                    shard.waiting.clear();
+                }
+            }
+            Step::Serves(times) if self.target.served(times, now) => {
+                self.shards.iter_mut().for_each(|shard| shard.news = true);
             }
             Step::SocketCloses(_, nth) if !shard.closing.is_empty() => {
                 let key = shard.closing.swap_remove(nth % shard.closing.len());
@@ -365,7 +418,22 @@ impl World {
             assert!(shard.idle.remove(&key), "only idle servers expire");
             shard.closing.push(key);
         }
+        if let Some(key) = shard.pool.check_due(self.now) {
+            assert!(shard.idle.remove(&key), "only idle servers are looked at");
+            shard.checking.push(key);
+        }
+        let is_unwell = self.target.condition(self.now).is_unwell;
+        let before = shard.logins;
         shard.logins += shard.pool.logins_wanted(self.now);
+        if self.probe.is_some_and(|at| at == index && before == 0) || !is_unwell {
+            self.probe = None;
+        }
+        if is_unwell && shard.logins > before {
+            assert_eq!(shard.logins, 1, "an unwell target gets one login of a pool");
+            assert_eq!(self.probe.replace(index), None, "and one of all pools");
+        }
+        assert!(shard.pool.take_warming() <= shard.logins - before);
+        let news = shard.pool.take_news();
         if let Some(deadline) = shard.pool.next_deadline() {
             assert!(
                 deadline > self.now,
@@ -381,6 +449,9 @@ impl World {
         wakes.into_iter().for_each(|to| self.shards[to].wakes += 1);
         if asks {
             self.ask_all();
+        }
+        if news {
+            self.shards.iter_mut().for_each(|shard| shard.news = true);
         }
     }
 
@@ -414,6 +485,8 @@ impl World {
             for shard in 0..self.shards.len() {
                 for step in [
                     Step::MailArrives(shard),
+                    Step::NewsArrives(shard),
+                    Step::CheckPasses(shard),
                     Step::Leaves(shard, 0),
                     Step::Arrives(shard, 0),
                     Step::AskArrives(shard),
@@ -446,8 +519,23 @@ impl Shard {
         assert!(self.logins <= settings.logins_max);
         assert_eq!(
             self.pool.open() as usize,
-            self.leased.len() + self.idle.len() + self.closing.len() + self.leaving.len()
+            self.leased.len()
+                + self.idle.len()
+                + self.checking.len()
+                + self.closing.len()
+                + self.leaving.len()
         );
+        assert!(self.checking.len() <= 1, "one at a time");
+    }
+
+    /// The pool has given its waiting clients up.
+    fn fail(&mut self, failed: Vec<Client>) {
+        if failed.is_empty() {
+            return;
+        }
+        assert!(self.leased.is_empty() && self.idle.is_empty() && self.logins == 0);
+        let waiting: Vec<_> = self.waiting.drain(..).map(|(client, ..)| client).collect();
+        assert_eq!(failed, waiting, "all waiting clients fail, in their order");
     }
 
     fn placed(&mut self, key: usize, placed: Placed<Client>) {
@@ -484,7 +572,7 @@ fn settings() -> impl Strategy<Value = Settings> {
         timeout(300),
         timeout(200),
         1..4_u32,
-        (0..3_u32, timeout(60)),
+        (0..3_u32, timeout(60), timeout(60)),
     )
         .prop_map(
             |(
@@ -494,7 +582,7 @@ fn settings() -> impl Strategy<Value = Settings> {
                 max_lifetime,
                 connection_timeout,
                 logins_max,
-                (reserve_connections, reserve_timeout),
+                (reserve_connections, reserve_timeout, check_interval),
             )| Settings {
                 min_connections: min_connections.min(max_connections),
                 max_connections,
@@ -504,11 +592,19 @@ fn settings() -> impl Strategy<Value = Settings> {
                 max_lifetime,
                 connection_timeout,
                 logins_max,
+                check_interval,
                 backoff_min: Duration::from_millis(5),
                 backoff_max: Duration::from_millis(50),
             },
         )
 }
+
+const BREAKER: BreakerSettings = BreakerSettings {
+    error_threshold: 0.5,
+    open_duration: Duration::from_millis(100),
+    half_open_max: 2,
+    window_size: 4,
+};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
@@ -517,9 +613,11 @@ proptest! {
     fn no_sequence_of_operations_breaks_an_invariant_or_leaves_a_client_waiting(
         shards in 1..5_usize,
         settings in settings(),
+        has_breaker in prop::bool::ANY,
         steps in prop::collection::vec(step(), 1..250),
     ) {
         let mut world = World::new(shards, settings);
+        world.target.set_breaker(has_breaker.then_some(BREAKER));
         steps.iter().for_each(|step| world.take(step));
         world.settle();
     }

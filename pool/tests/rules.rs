@@ -21,6 +21,7 @@ fn settings(max_connections: u32) -> Settings {
         idle_timeout: None,
         max_lifetime: None,
         connection_timeout: None,
+        check_interval: None,
         ..Settings::default()
     }
 }

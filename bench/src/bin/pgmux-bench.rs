@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use bench::args::{Args, Section};
 use bench::cluster::{Cluster, Programs, Wish};
+use bench::first;
 use bench::idle;
 use bench::instructions::{self, Tool};
 use bench::interrupt::Interrupt;
@@ -100,6 +101,7 @@ fn run(args: &Args) -> Result<bool> {
         .has(Section::Secure)
         .then(|| secure::measure(args, &lineup, &site, &load, plan.deadline, &mut notes))
         .transpose()?;
+    let first = measure_first(args, &site, &mut notes)?;
     let idle = measure_idle(args, &lineup, &site, &mut notes)?;
     let instructions = count_instructions(args, &lineup, &site, &pgbench, &mut notes)?;
     let report = Report {
@@ -110,6 +112,7 @@ fn run(args: &Args) -> Result<bool> {
         secured,
         targets,
         results,
+        first,
         idle,
         instructions,
         notes,
@@ -161,6 +164,27 @@ fn set_priority(level: i32) -> Result<()> {
         std::fs::write(group, level.to_string()).context("set --nice of the session")?;
     }
     Ok(())
+}
+
+/// pgmux alone, started again and again; what goes wrong is a note, not the end.
+fn measure_first(
+    args: &Args,
+    site: &Site<'_>,
+    notes: &mut Vec<String>,
+) -> Result<Option<first::Figures>> {
+    if !args.has(Section::First) || !args.wants(names::PGMUX) {
+        return Ok(None);
+    }
+    eprintln!("first queries of {}, warm and cold", names::PGMUX);
+    let starts = 2 * args.rounds + 1;
+    match first::measure(&lineup::first(args), site, starts) {
+        Ok(figures) => Ok(Some(figures)),
+        Err(error) => {
+            site.interrupt.check()?;
+            notes.push(format!("first queries: {error:#}"));
+            Ok(None)
+        }
+    }
 }
 
 /// Each pooler afresh, so that its empty size is seen; what goes wrong is a note, not the end.

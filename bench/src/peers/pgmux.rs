@@ -23,6 +23,8 @@ pub struct Pgmux {
     pub shards: u32,
     /// `pool.max_connections`.
     pub servers: u32,
+    /// `pool.min_connections`; none leaves pgmux's own.
+    pub min_servers: Option<u32>,
     /// The modes to run it in.
     pub modes: Vec<Mode>,
     /// The client counts to run it at; none means all.
@@ -88,10 +90,13 @@ fn yaml(site: &Site<'_>, auth: Auth, port: u16, pgmux: &Pgmux) -> String {
     let host = site.backend_host();
     // A host that begins with / is the directory of a unix socket.
     let writer = format!("{{ host: {host:?}, port: {backend_port} }}");
+    let min = pgmux
+        .min_servers
+        .map_or(String::new(), |min| format!("  min_connections: {min}\n"));
     format!(
         "proxy:\n  listen: \"127.0.0.1:{port}\"\n\
          engine:\n  shards: {shards}\n\
-         pool:\n  mode: transaction\n  max_connections: {servers}\n\
+         pool:\n  mode: transaction\n  max_connections: {servers}\n{min}\
          backend:\n  user: {USER}\n  database: {DATABASE}\n\
          databases:\n  {DATABASE}:\n    writer: {writer}\n\
          auth:\n  method: {method}\n  users:\n    - username: {USER}\n      password: {SECRET:?}\n"

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Report, picture_name, scale, secure};
+use super::{Report, first, picture_name, scale, secure};
 use crate::results::{Figure, distinct};
 use crate::target::{Cell, Mode, names};
 use crate::verdict::spread_words;
@@ -28,6 +28,9 @@ pub fn render(report: &Report) -> String {
     }
     if let Some(secured) = &report.secured {
         secure::render(&mut text, secured);
+    }
+    if let Some(figures) = &report.first {
+        first::render(&mut text, figures);
     }
     idle(&mut text, report);
     instructions(&mut text, report);
@@ -284,6 +287,7 @@ mod tests {
             },
             scaling: None,
             secured: None,
+            first: None,
             idle: Vec::new(),
             instructions: None,
             notes: vec!["a note".into()],

@@ -2,6 +2,7 @@
 
 mod chart;
 mod csv;
+mod first;
 mod markdown;
 mod scale;
 mod secure;
@@ -35,6 +36,8 @@ pub struct Report {
     pub scaling: Option<Scaling>,
     /// Logins, and clients by TLS.
     pub secured: Option<Secured>,
+    /// The first queries after a start.
+    pub first: Option<crate::first::Figures>,
     /// Idle clients.
     pub idle: Vec<(String, Auth, idle::Figures)>,
     /// Instructions, with what counted them.

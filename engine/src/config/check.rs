@@ -289,6 +289,10 @@ fn typed(kind: Kind, node: &Node, env: &dyn Fn(&str) -> Option<String>) -> Resul
             }
             _ => Err(format!("expected {}, got {text:?}", describe(kind))),
         },
+        Kind::Share => match text.parse::<f64>() {
+            Ok(share) if share > 0.0 && share <= 1.0 => Ok(Value::from(share)),
+            _ => Err(format!("expected {}, got {text:?}", describe(kind))),
+        },
         Kind::Switch => match text {
             "true" => Ok(Value::from(true)),
             "false" => Ok(Value::from(false)),
@@ -316,6 +320,7 @@ pub(super) fn describe(kind: Kind) -> String {
         Kind::Size => "a size such as 64KB or 1MB".to_owned(),
         Kind::Whole(min, max) => format!("a whole number from {min} to {max}"),
         Kind::WholeOrAuto(min, max) => format!("auto or a whole number from {min} to {max}"),
+        Kind::Share => "a number above 0 and at most 1, such as 0.5".to_owned(),
         Kind::Switch => "true or false".to_owned(),
         Kind::Choice(words) => words.join(" or "),
         Kind::Choices(words) => format!("a list of {}", words.join(", ")),

@@ -1,8 +1,12 @@
 //! The `engine` section: how many shards there are and where they run.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use serde::Deserialize;
 
 use super::keys::{Key, Kind, Unset};
+use super::report::Report;
 use crate::shard::INSTANCE_MAX;
 
 /// The most shards: a cancel key has eight bits for its shard.
@@ -32,6 +36,18 @@ pub(super) const KEYS: &[Key] = &[
         kind: Kind::Whole(1, 1 << 20),
         unset: Unset::Is("4096"),
         about: "Messages of other shards that may wait at a shard; what finds no room is kept by its sender, which costs time and loses nothing (a small number is for tests).",
+    },
+    Key {
+        path: "engine.dns_interval",
+        kind: Kind::DurationOrOff,
+        unset: Unset::Is("15s"),
+        about: "How often the names of PostgreSQL hosts are looked up again: servers at an address that a name has lost are replaced (0 or off: each login looks, servers stay).",
+    },
+    Key {
+        path: "engine.hosts_file",
+        kind: Kind::Text,
+        unset: Unset::Nothing("/etc/pgmux/hosts"),
+        about: "A file like /etc/hosts, read at each look-up: names of PostgreSQL hosts that stand there are not asked of the system. A relative path starts at this file's directory.",
     },
     Key {
         path: "engine.instance_id",
@@ -89,6 +105,17 @@ pub struct EngineOpts {
     pub balance: Balance,
     /// How many messages of others may wait at a shard.
     pub mailbox: u32,
+    /// How often names are looked up again; zero is off too.
+    pub dns_interval: Option<Duration>,
+    /// What names mean, before the system is asked.
+    pub hosts_file: Option<PathBuf>,
     /// Which of several instances behind one address this is.
     pub instance_id: Option<u32>,
+}
+
+impl EngineOpts {
+    pub(super) fn resolve(mut self, report: &Report) -> Self {
+        self.hosts_file = self.hosts_file.map(|file| report.beside(&file));
+        self
+    }
 }

@@ -4,7 +4,7 @@
 //! `pgmux config --defaults` prints; a test compares it with the fields that serde accepts. A new section is
 //! one file with its keys and its struct, and one line in [`SECTIONS`].
 
-use super::{auth, backend, databases, engine, limits, live, peers, pool, proxy, tls};
+use super::{auth, backend, breaker, databases, engine, limits, live, peers, pool, proxy, tls};
 
 /// The sections in the order in which they are printed.
 pub static SECTIONS: &[&[Key]] = &[
@@ -16,6 +16,7 @@ pub static SECTIONS: &[&[Key]] = &[
     databases::KEYS,
     auth::KEYS,
     limits::KEYS,
+    breaker::KEYS,
     tls::KEYS,
     live::KEYS,
 ];
@@ -49,6 +50,8 @@ pub enum Kind {
     Whole(u32, u32),
     /// A whole number in a range, or `auto`.
     WholeOrAuto(u32, u32),
+    /// A number above 0 and at most 1.
+    Share,
     /// `true` or `false`.
     Switch,
     /// One of these words.

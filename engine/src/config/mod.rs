@@ -10,6 +10,7 @@
 
 mod auth;
 mod backend;
+mod breaker;
 mod check;
 mod databases;
 mod defaults;
@@ -41,6 +42,7 @@ use zeroize::Zeroizing;
 pub use ::pool::config as pool_config;
 pub use auth::{AUTH_QUERY, Auth, AuthMethod, AuthQuery, User, UserSecret};
 pub use backend::ServerAuth;
+pub use breaker::CircuitBreaker;
 pub use databases::{Group, Target};
 pub use defaults::defaults_file;
 pub use engine::{Balance, EngineOpts, Pin, SHARDS_MAX};
@@ -74,6 +76,8 @@ pub struct Config {
     pub auth: Auth,
     /// How many of them.
     pub limits: ConnectionLimits,
+    /// When a PostgreSQL that fails is left alone.
+    pub breaker: CircuitBreaker,
     /// TLS with clients, if it is on.
     pub tls: Option<ClientTls>,
     /// What is logged, if it is written here.
@@ -156,7 +160,7 @@ fn resolve(root: Value, report: &mut Report) -> Option<Config> {
     let mut take = |name: &str| root.remove(name).unwrap_or_default();
     let proxy =
         typed::<proxy::Section>(take("proxy"), "proxy", report).and_then(|s| s.resolve(report));
-    let engine = typed::<EngineOpts>(take("engine"), "engine", report);
+    let engine = typed::<EngineOpts>(take("engine"), "engine", report).map(|s| s.resolve(report));
     let own = engine.as_ref().and_then(|engine| engine.instance_id);
     let peers = match take("peers") {
         Value::Null => Some(Vec::new()),
@@ -164,6 +168,7 @@ fn resolve(root: Value, report: &mut Report) -> Option<Config> {
     };
     let auth = typed::<auth::Section>(take("auth"), "auth", report).and_then(|s| s.resolve(report));
     let limits = typed::<ConnectionLimits>(take("connection_limits"), "connection_limits", report);
+    let breaker = typed::<CircuitBreaker>(take("circuit_breaker"), "circuit_breaker", report);
     let tls = typed::<tls::Section>(take("tls"), "tls", report).and_then(|s| s.resolve(report));
     let log = typed::<live::LogSection>(take("log"), "log", report).and_then(|s| s.resolve(report));
     let config = typed::<live::ConfigSection>(take("config"), "config", report);
@@ -185,6 +190,7 @@ fn resolve(root: Value, report: &mut Report) -> Option<Config> {
         default_group,
         auth: auth?,
         limits: limits?,
+        breaker: breaker?,
         tls: tls?,
         log_level: log?.level,
         watch: config?.watch,

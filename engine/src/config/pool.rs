@@ -18,7 +18,7 @@ pub(super) const KEYS: &[Key] = &[
         path: "pool.min_connections",
         kind: Kind::Whole(0, CONNECTIONS_MAX),
         unset: Unset::Is("2"),
-        about: "Servers that are kept open even when nobody uses them, over all shards.",
+        about: "Servers that are kept open even when nobody uses them, over all shards (0: none; with backend.user: passthrough none, for there is nothing to log in with before a role has).",
     },
     Key {
         path: "pool.max_connections",
@@ -67,6 +67,18 @@ pub(super) const KEYS: &[Key] = &[
         kind: Kind::DurationOrOff,
         unset: Unset::Is("5s"),
         about: "How long a client waits for a server before it gets an error (0: not at all; off: for ever).",
+    },
+    Key {
+        path: "pool.health_check_interval",
+        kind: Kind::DurationOrOff,
+        unset: Unset::Is("30s"),
+        about: "A server that was idle for this long is asked whether it is alive (SELECT 1), and again after the same time (0 or off: never).",
+    },
+    Key {
+        path: "pool.health_check_timeout",
+        kind: Kind::Duration,
+        unset: Unset::Is("2s"),
+        about: "How long it may take to answer that before it is replaced.",
     },
     Key {
         path: "pool.reset_query",

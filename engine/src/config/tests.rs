@@ -62,6 +62,8 @@ fn a_minimal_file_gets_every_default() {
             pin: Pin::Auto,
             balance: Balance::On,
             mailbox: 4096,
+            dns_interval: Some(Duration::from_secs(15)),
+            hosts_file: None,
             instance_id: None
         }
     );
@@ -133,7 +135,7 @@ fn the_printed_defaults_show_every_key_with_an_explanation() {
 
 #[test]
 fn the_list_of_keys_is_exactly_what_serde_accepts() {
-    let sections: [(&str, Vec<&str>); 9] = [
+    let sections: [(&str, Vec<&str>); 10] = [
         ("proxy", fields::<proxy::Section>()),
         ("engine", fields::<EngineOpts>()),
         ("peers[]", fields::<peers::Item>()),
@@ -142,6 +144,7 @@ fn the_list_of_keys_is_exactly_what_serde_accepts() {
         ("databases.*.writer", fields::<databases::Writer>()),
         ("auth.users[]", fields::<auth::SectionUser>()),
         ("connection_limits", fields::<ConnectionLimits>()),
+        ("circuit_breaker", fields::<CircuitBreaker>()),
         ("tls", fields::<tls::Section>()),
     ];
     for (path, fields) in sections {
@@ -180,7 +183,7 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
         ),
         (
             "engine:\n  zzzzzz: 5",
-            "pgmux.yaml:2: engine.zzzzzz: this key is not known; expected one of shards, pin, balance, mailbox, instance_id",
+            "pgmux.yaml:2: engine.zzzzzz: this key is not known; expected one of shards, pin, balance, mailbox, dns_interval, hosts_file, instance_id",
         ),
     ];
     for (front, message) in table {
@@ -427,7 +430,8 @@ databases:
   a:
     writer: {host: 10.0.0.1}
     pool: {max_connections: 30, idle_timeout: off, min_connections: 0, reset_query: '', mode: statement,
-           max_lifetime: 2h, connection_timeout: 0, max_prepared_statements: 9}
+           max_lifetime: 2h, connection_timeout: 0, max_prepared_statements: 9,
+           health_check_interval: off, health_check_timeout: 900ms}
     backend: {user: own, password: two, database: real, auth_methods: trust}
   b:
     writer: {host: '[::1]', port: 6000}
@@ -450,6 +454,8 @@ auth: {users: [{username: u, password: p}]}
             idle_timeout: None,
             max_lifetime: Some(Duration::from_secs(7200)),
             connection_timeout: Some(Duration::ZERO),
+            health_check_interval: None,
+            health_check_timeout: Duration::from_millis(900),
             reset_query: String::new(),
             max_prepared_statements: 9,
         }

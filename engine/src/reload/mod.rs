@@ -20,7 +20,7 @@ pub use report::{Change, Fault, Outcome, Pending, ReloadReport};
 
 use crate::config::{Config, ConfigErrors};
 use crate::logging;
-use crate::shard::{Answers, Postbox, Roles};
+use crate::shard::{Answers, Postbox, Roles, Targets};
 use crate::snapshot::Snapshot;
 use ::pool::Budget;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -38,6 +38,7 @@ pub struct Operator {
     roles: Arc<Roles>,
     answers: Arc<Answers>,
     replications: Arc<Budget>,
+    targets: Arc<Targets>,
     /// What the shards serve by.
     now: RwLock<Arc<Snapshot>>,
     /// One reload at a time. How many databases there have been.
@@ -59,6 +60,8 @@ pub struct Parts {
     pub answers: Arc<Answers>,
     /// The replication connections.
     pub replications: Arc<Budget>,
+    /// The PostgreSQLs.
+    pub targets: Arc<Targets>,
 }
 
 impl Operator {
@@ -71,6 +74,7 @@ impl Operator {
             roles: parts.roles,
             answers: parts.answers,
             replications: parts.replications,
+            targets: parts.targets,
             reloading: Mutex::new(parts.snapshot.databases.len()),
             now: RwLock::new(parts.snapshot),
             stopping: AtomicBool::new(false),
@@ -80,6 +84,11 @@ impl Operator {
     /// What the shards serve by.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The PostgreSQLs, and how they are.
+    pub fn targets(&self) -> &Targets {
+        &self.targets
     }
 
     /// Whether the process has been told to stop: no new client should be sent to it.
@@ -161,6 +170,7 @@ impl Operator {
         }
         self.replications
             .set_max(snapshot.proxy.max_replication_connections);
+        self.targets.set_breaker(snapshot.breaker);
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(snapshot);
         if !stage::commit(&self.posts, snapshot.number) {
             tracing::warn!("reload: a shard has not said yet that it has followed; it will");

@@ -4,7 +4,10 @@ use super::dialog::{Broken, read};
 use super::secure::{self, Way};
 use super::{CancelKey, Keys, Parameters, Prepared, Server, Slot};
 use crate::config::{ChannelBinding as Binding, Secret, ServerAuth, Target};
-use crate::limits::{LOGIN_MESSAGE_BYTES, SCRAM_ITERATIONS, SERVER_LOGIN};
+use crate::limits::{
+    CONNECT, CONNECT_OF_SEVERAL, CONNECT_UNWELL, LOGIN_MESSAGE_BYTES, LOOK_UP, SCRAM_ITERATIONS,
+    SERVER_LOGIN,
+};
 use crate::link::Link;
 use crate::net;
 use crate::random;
@@ -25,6 +28,7 @@ use router::effects::Effects;
 use socket2::SockAddr;
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Instant;
 use zeroize::Zeroizing;
@@ -180,17 +184,23 @@ async fn attempt_version(
 /// Tries all addresses of the target in turn.
 async fn connect(pool: &ShardPool) -> Result<(Socket, SockAddr), LoginError> {
     let addresses = addresses(pool).await.map_err(LoginError::Unreachable)?;
+    let patience = match addresses.len() {
+        _ if pool.target().health.is_unwell() => CONNECT_UNWELL,
+        0 | 1 => CONNECT,
+        _ => CONNECT_OF_SEVERAL,
+    };
+    let ring = &pool.shard.ring;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in addresses {
         let attempt = async {
-            pool.shard
-                .ring
-                .connect(net::outgoing(&address)?, address.clone())
-                .await
+            let socket = net::outgoing(&address)?;
+            ring.connect(socket, address.clone()).await
         };
-        match attempt.await {
-            Ok(socket) => return Ok((socket, address)),
-            Err(error) => last = error,
+        let deadline = Some(Instant::now() + patience);
+        match ring.until(deadline, attempt).await {
+            Ok(Ok(socket)) => return Ok((socket, address)),
+            Ok(Err(error)) => last = error,
+            Err(_) => last = io::ErrorKind::TimedOut.into(),
         }
     }
     Err(LoginError::Unreachable(last))
@@ -204,7 +214,20 @@ async fn addresses(pool: &ShardPool) -> io::Result<Vec<SockAddr>> {
                 .ok_or_else(|| io::Error::other("no socket path"))?;
             Ok(vec![SockAddr::unix(path)?])
         }
-        Target::Tcp { host, port } => pool.shard.look_up_host(host, *port).await,
+        Target::Tcp { host, port } => {
+            let known = pool.target().known_addresses();
+            let deadline = (!known.is_empty()).then(|| Instant::now() + LOOK_UP);
+            let asked = pool.shard.look_up_host(host, *port);
+            match pool.shard.ring.until(deadline, asked).await {
+                Ok(Err(error)) if known.is_empty() => Err(error),
+                Ok(Ok(addresses)) => Ok(addresses),
+                // What it meant is better than nothing.
+                Ok(Err(_)) | Err(_) => {
+                    let with_port = |ip| SockAddr::from(SocketAddr::new(ip, *port));
+                    Ok(known.into_iter().map(with_port).collect())
+                }
+            }
+        }
     }
 }
 

@@ -375,6 +375,9 @@ impl Session {
             .reply(head.tag)
             .map_err(|_| Violated::Server)?;
         server.said_goodbye = super::refuse::is_fatal(body);
+        if server.said_goodbye {
+            self.pool.on_death(Some(body));
+        }
         let mut undone: Vec<_> = server.ledger.take_undone().collect();
         // The oldest is the one that failed; it comes last.
         let cause = undone.pop();
@@ -454,6 +457,7 @@ impl Session {
             Violated::Ours(words) => words,
             Violated::Server => {
                 bump(&self.shard.counters.violations);
+                self.pool.on_death(None);
                 tracing::error!(database = %self.pool.group().name, "a server broke the protocol; its client is disconnected");
                 let text = "the server broke the protocol; the connection is closed";
                 fatal(SqlState::CONNECTION_FAILURE, text)
@@ -475,8 +479,12 @@ impl Session {
                 .as_ref()
                 .is_some_and(|server| server.said_goodbye)
         {
+            if amid_message {
+                self.pool.on_death(None);
+            }
             return End::Torn(None);
         }
+        self.pool.on_death(None);
         End::Torn(Some(fatal(
             SqlState::CONNECTION_FAILURE,
             "the connection to the server was lost",

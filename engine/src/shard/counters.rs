@@ -36,7 +36,8 @@ counters! {
     logins_ousted,
     /// Clients refused by a limit once they had proved who they are.
     limit_refusals,
-    /// Leases that ended with a server given back clean.
+    /// Leases that ended with a server given back clean, of pools that are gone; of the others see
+    /// [`ShardPool::transactions`](super::ShardPool::transactions).
     transactions,
     /// Servers opened.
     servers_opened,
@@ -44,6 +45,20 @@ counters! {
     servers_closed,
     /// Server logins that failed.
     server_login_failures,
+    /// Servers opened though no client waited for one.
+    pool_warm_connections,
+    /// Logins for that which failed.
+    pool_warm_errors,
+    /// Idle servers that were asked whether they are alive.
+    health_checks,
+    /// Of these, those that were not.
+    health_check_failures,
+    /// Servers that died while a client used them.
+    servers_died,
+    /// Servers closed because their host's name has lost their address.
+    servers_moved_away,
+    /// Clients refused because a circuit breaker was open.
+    breaker_refusals,
     /// Servers given to other shards.
     handovers_given,
     /// Servers got from other shards.

@@ -40,6 +40,11 @@ pub enum Mail {
         /// The pool.
         pool: PoolId,
     },
+    /// Something has changed about the health or the addresses of a target.
+    Target {
+        /// Its number.
+        id: usize,
+    },
     /// A role of the group gets no server because of the group's total: what
     /// can be spared?
     Offer {
@@ -135,6 +140,7 @@ impl Mail {
                 | Mail::Commit { .. }
                 | Mail::Follow { .. }
                 | Mail::EndClients { .. }
+                | Mail::Target { .. }
                 | Mail::Stats(_)
         )
     }

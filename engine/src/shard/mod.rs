@@ -21,6 +21,7 @@ mod reports;
 mod roles;
 mod run;
 mod secret;
+mod targets;
 
 pub use balance::Balancer;
 pub use cancel::{Cancels, Capped};
@@ -39,6 +40,7 @@ pub use reports::Reports;
 pub use roles::Roles;
 pub use run::{ShardSeed, run};
 pub use secret::CancelSecret;
+pub use targets::{TargetState, Targets, is_death};
 
 use crate::client::{Brakes, Places};
 use crate::link::Handshakes;
@@ -99,6 +101,8 @@ pub struct Shard {
     pub roles: Arc<Roles>,
     /// What servers report at login, for all shards.
     pub reports: Arc<Reports>,
+    /// The PostgreSQLs, for all shards.
+    pub targets: Arc<Targets>,
     /// Clients of all shards.
     pub loads: Arc<Loads>,
     /// How it gives clients away.
@@ -162,7 +166,9 @@ impl Shard {
             stats.servers += u64::from(open);
             stats.servers_idle += u64::from(idle);
             stats.waiting += waiting as u64;
+            stats.transactions += pool.transactions();
         }
+        self.add_targets(&mut stats);
         self.times.copy_to(&mut stats);
         stats.collecting_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         stats

@@ -10,7 +10,7 @@ use socket2::SockAddr;
 use std::any::Any;
 use std::cell::RefCell;
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::task::{Poll, Waker};
 
 #[derive(Default)]
@@ -85,8 +85,9 @@ impl Shard {
             return Ok(vec![SocketAddr::new(address, port).into()]);
         }
         let name = (host.to_owned(), port);
+        let resolver = self.targets.resolver().clone();
         let found = self
-            .offload(move || name.to_socket_addrs().map(|all| all.collect::<Vec<_>>()))
+            .offload(move || resolver.addresses(&name.0, name.1))
             .await?;
         Ok(found.into_iter().map(SockAddr::from).collect())
     }

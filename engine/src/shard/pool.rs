@@ -1,6 +1,7 @@
 //! The acting half of a pool: what [`pool::Pool`] decides is done here.
 
 mod ends;
+mod health;
 mod moves;
 mod renew;
 mod seat;
@@ -9,7 +10,7 @@ pub use moves::Arriving;
 pub use renew::Facts;
 pub use seat::{Refusal, Seat};
 
-use super::{Mail, Shard, bump};
+use super::{Mail, Shard, TargetState, bump};
 use crate::config::{AuthQuery, Secret};
 use crate::random;
 use crate::ring::task;
@@ -20,11 +21,12 @@ use crate::snapshot::Database;
 use ::pool::config::PoolMode;
 use ::pool::{Acquire, Budget, Placed, Pool};
 use ends::{Closing, LoginGuard};
-use protocol::error::SqlState;
 use protocol::startup::ProtocolVersion;
 use seat::Waiter;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -64,6 +66,14 @@ pub struct ShardPool {
     id: PoolId,
     facts: RefCell<Rc<Facts>>,
     state: renew::State,
+    /// Where its servers are.
+    target: RefCell<Arc<TargetState>>,
+    /// Leases that ended with a server given back clean.
+    transactions: Cell<u64>,
+    /// As many of them as the target's breaker has heard of.
+    told_target: Cell<u64>,
+    /// At which of the addresses of its host's name each server is.
+    origins: RefCell<HashMap<u32, IpAddr>>,
     /// What a client's role has proved.
     keys: RefCell<Option<Keys>>,
     decide: RefCell<Pool<u32, u32>>,
@@ -129,14 +139,20 @@ impl ShardPool {
         let place = shard.id;
         let state = renew::State::of(&facts);
         let settings = facts.settings(id);
+        let target = shard.targets.of(&facts.target);
+        let decide = Pool::new(settings, budget, place).with_target(Arc::clone(&target.health));
         Rc::new(Self {
             shard,
             labels: Labels::default(),
             id,
             facts: RefCell::new(Rc::new(facts)),
             state,
+            target: RefCell::new(target),
+            transactions: Cell::new(0),
+            told_target: Cell::new(0),
+            origins: RefCell::default(),
             keys: RefCell::new(None),
-            decide: RefCell::new(Pool::new(settings, budget, place)),
+            decide: RefCell::new(decide),
             servers: RefCell::default(),
             waiters: RefCell::default(),
             newest_version: Cell::new(ProtocolVersion::V3_2),
@@ -231,7 +247,10 @@ impl ShardPool {
                         self.shard.ring.micros();
                     let waiting = &self.shard.waiting;
                     waiting.set(waiting.get() + 1);
-                    if !self.decide.borrow().queues_quietly() {
+                    if self.target.borrow().health.refuses(now) && !self.is_paused() {
+                        self.decide.borrow_mut().cancel_wait(ticket);
+                        self.refuse(waiter);
+                    } else if !self.decide.borrow().queues_quietly() {
                         self.start_logins();
                         self.call_janitor_if_late();
                     }
@@ -248,7 +267,7 @@ impl ShardPool {
             self.discard(server);
             return;
         }
-        bump(&self.shard.counters.transactions);
+        bump(&self.transactions);
         let micros = self.shard.ring.micros();
         self.shard
             .times
@@ -286,6 +305,7 @@ impl ShardPool {
 
     fn forget_slot(&self, slot: u32) {
         self.servers.borrow_mut().remove(slot as usize);
+        self.origins.borrow_mut().remove(&slot);
         bump(&self.shard.counters.servers_closed);
         self.decide.borrow_mut().discard(slot);
     }
@@ -328,9 +348,12 @@ impl ShardPool {
         if self.is_paused() {
             return self.send_wakes();
         }
-        let wanted = self.decide.borrow_mut().logins_wanted(Instant::now());
-        for _ in 0..wanted {
-            task::spawn(LoginGuard::new(self).run());
+        let mut decide = self.decide.borrow_mut();
+        let wanted = decide.logins_wanted(Instant::now());
+        let warming = decide.take_warming();
+        drop(decide);
+        for nth in 0..wanted {
+            task::spawn(LoginGuard::new(self, nth < warming).run());
         }
         self.send_wakes();
         if self.decide.borrow_mut().take_ask() {
@@ -347,6 +370,9 @@ impl ShardPool {
 
     fn send_wakes(&self) {
         let group = self.id.group;
+        if self.decide.borrow_mut().take_news() {
+            self.shard.spread_news(self.target.borrow().id());
+        }
         loop {
             let shard = self.decide.borrow_mut().next_wake();
             let Some(shard) = shard else { break };
@@ -392,6 +418,8 @@ impl ShardPool {
             .get_or_insert_with(|| Arc::new(server.parameters.clone()));
         let slot = id(self.servers.borrow_mut().insert(None));
         server.slot = slot;
+        self.note_origin(&server);
+        self.tell_served();
         let placed = self
             .decide
             .borrow_mut()
@@ -404,10 +432,12 @@ impl ShardPool {
     fn login_failed(self: &Rc<Self>, error: &LoginError) {
         bump(&self.shard.counters.server_login_failures);
         tracing::warn!(database = %self.group().name, %error, "no new server");
-        let failed = self
-            .decide
-            .borrow_mut()
-            .login_failed(Instant::now(), random::fraction());
+        self.tell_served();
+        let fault = self.blame(error);
+        let failed =
+            self.decide
+                .borrow_mut()
+                .login_failed_by(fault, Instant::now(), random::fraction());
         let refusal = Refusal::of(&self.group().name, error);
         for waiter in failed {
             self.grant(waiter, Err(refusal.clone()));
@@ -519,6 +549,7 @@ impl ShardPool {
                 let look = Instant::now() + self.leisure();
                 next = Some(next.map_or(look, |next| next.min(look)));
             }
+            next = self.next_look(next);
             self.janitor.sleeps_until.set(next);
             let called = std::future::poll_fn(|cx: &mut Context<'_>| {
                 if self.janitor.called.take() {
@@ -535,6 +566,7 @@ impl ShardPool {
             });
             let _ = self.shard.ring.until(next, called).await;
             self.expire();
+            self.look_after();
             self.start_logins();
         }
     }
@@ -614,14 +646,7 @@ impl ShardPool {
         }
         for waiter in expired.waiters {
             bump(&self.shard.counters.wait_timeouts);
-            let message = "no server became free within pool.connection_timeout".to_owned();
-            self.grant(
-                waiter,
-                Err(Refusal {
-                    code: SqlState::TOO_MANY_CONNECTIONS,
-                    message,
-                }),
-            );
+            self.grant(waiter, Err(self.timed_out()));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Answers, Balancer, Cancels, Clients, Counters, Door, Loads, Mail, Mailbox, Offload, Postbox,
-    ProcessIds, Reports, Roles, Shard, Wishes, cancel, listen,
+    ProcessIds, Reports, Roles, Shard, Targets, Wishes, cancel, listen,
 };
 use crate::client::{Brakes, Places};
 use crate::config::Balance;
@@ -36,6 +36,8 @@ pub struct ShardSeed {
     pub roles: Arc<Roles>,
     /// What servers report at login.
     pub reports: Arc<Reports>,
+    /// The PostgreSQLs.
+    pub targets: Arc<Targets>,
     /// Clients of all shards.
     pub loads: Arc<Loads>,
     /// The replication connections that all shards together may have.
@@ -74,6 +76,7 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         places: seed.places,
         roles: seed.roles,
         reports: seed.reports,
+        targets: seed.targets,
         loads: seed.loads,
         balancer: Balancer::default(),
         replications: seed.replications,
@@ -156,6 +159,7 @@ fn open(shard: &Rc<Shard>, mail: Mail) {
         Mail::Drain => {
             if !shard.drain.is_given() {
                 shard.loads.stop_moves();
+                shard.pools().iter().for_each(|pool| pool.stop_warming());
                 shard.drain.give();
                 task::spawn(drain(Rc::clone(shard)));
             }
@@ -171,6 +175,7 @@ fn open(shard: &Rc<Shard>, mail: Mail) {
                 pool.on_budget_mail();
             }
         }
+        Mail::Target { id } => shard.hear_news(id),
         Mail::Offer { group } => shard.offer_idle(group),
         Mail::Evict { group } => shard.evict_idle(group),
         Mail::LookUp { group, user, guard } => shard.look_up_here(group, user, guard),

@@ -3,9 +3,11 @@
 use std::time::Instant;
 
 use super::{Placed, Pool};
+use crate::Settings;
 use crate::backoff::shortened;
 use crate::hunger::{Asking, Hunger};
 use crate::servers::ServerKey;
+use crate::target::{Fault, Pass};
 
 impl<K: ServerKey, W: Copy> Pool<K, W> {
     /// How many logins the engine must start now; each holds a permit until it is reported.
@@ -13,17 +15,47 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
         self.backoff.settle(now);
         self.in_hand += self.budget.collect(self.shard);
         let before = self.logins;
-        while self.lacking(now) > 0
-            && (self.in_hand > 0 || self.budget.try_take() || self.takes_reserve(now))
-        {
-            self.in_hand = self.in_hand.saturating_sub(1);
-            self.logins += 1;
-        }
+        while self.lacking(now) > 0 && self.takes_permit(now) && self.begin_login(now) {}
         self.want_of_total(now);
         self.ask_other_shards(now);
         self.refill(now);
         self.pass_on_surplus(now);
+        self.admits_from = self.target.admits_from(now);
+        self.is_barred = !self.target.admits(self.logins, now);
         self.logins - before
+    }
+
+    /// How many of the logins that were just wanted no client waits for.
+    pub fn take_warming(&mut self) -> u32 {
+        std::mem::take(&mut self.warming)
+    }
+
+    /// Whether the engine must tell all shards that something has changed for the pools of this target.
+    pub fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_news)
+    }
+
+    /// The target has news: all waiting clients, if there is no server on any shard that could come to them, and the
+    /// target does not let anybody in.
+    pub fn hopeless(&mut self, now: Instant) -> Vec<W> {
+        let is_hopeless =
+            self.target.refuses(now) || self.target.lets_nobody_in() && self.is_deserted();
+        if !is_hopeless {
+            return Vec::new();
+        }
+        let failed = std::iter::from_fn(|| self.waiters.pop()).collect();
+        self.end_hunger_of_nobody();
+        failed
+    }
+
+    /// Whether no server is here, none logs in, and no other shard has one.
+    fn is_deserted(&self) -> bool {
+        self.has_no_server() && self.logins == 0
+    }
+
+    /// Whether no server is here, and no other shard has one.
+    pub fn has_no_server(&self) -> bool {
+        self.servers.live() == 0 && self.budget.owners(self.shard).next().is_none()
     }
 
     /// A login has succeeded. `jitter` (0 to 1) shortens the server's lifetime by up to a tenth, so that servers that
@@ -32,8 +64,9 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
     /// # Panics
     /// When no login is in flight, or a server of this key is here already.
     pub fn connected(&mut self, key: K, now: Instant, jitter: f64) -> Placed<W> {
-        self.end_login();
+        let pass = self.end_login();
         self.backoff.succeeded();
+        self.has_news |= self.target.answered(pass, true, now);
         let lifetime = self
             .settings
             .max_lifetime()
@@ -44,14 +77,30 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
         self.place(at, now)
     }
 
+    /// [`Pool::login_failed_by`] this pool's own fault.
+    pub fn login_failed(&mut self, now: Instant, jitter: f64) -> Vec<W> {
+        self.login_failed_by(Fault::Pool, now, jitter)
+    }
+
     /// A login has failed, or was given up. The next is started after a pause. When this leaves the pool without a live
     /// server and without another login in flight, all waiting clients are returned: they fail with this login's error.
     ///
     /// # Panics
     /// When no login is in flight.
-    pub fn login_failed(&mut self, now: Instant, jitter: f64) -> Vec<W> {
-        self.end_login();
-        self.backoff.failed(&self.settings, now, jitter);
+    pub fn login_failed_by(&mut self, fault: Fault, now: Instant, jitter: f64) -> Vec<W> {
+        let pass = self.end_login();
+        let Settings {
+            backoff_min,
+            backoff_max,
+            ..
+        } = self.settings;
+        self.has_news |= match fault {
+            Fault::Target => self.target.failed(pass, now, jitter),
+            Fault::Pool => {
+                self.backoff.failed(backoff_min, backoff_max, now, jitter);
+                self.target.answered(pass, false, now)
+            }
+        };
         let mut failed = Vec::new();
         if self.servers.live() == 0 && self.logins == 0 {
             failed.reserve_exact(self.waiters.len());
@@ -64,11 +113,34 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
 
     /// The logins that waiting clients lack, that may be started now, and for which there may be no permit.
     fn lacking(&self, now: Instant) -> u32 {
-        if self.backoff.is_over(now) {
-            self.unserved().min(self.logins_left())
-        } else {
-            0
+        match self.unserved().min(self.logins_left()) {
+            lacking if lacking > 0 && self.may_log_in(now) => lacking,
+            _ => 0,
         }
+    }
+
+    /// Whether a login that begins now has a chance.
+    fn may_log_in(&self, now: Instant) -> bool {
+        self.backoff.is_over(now) && self.target.admits(self.logins, now)
+    }
+
+    fn takes_permit(&mut self, now: Instant) -> bool {
+        if self.in_hand > 0 {
+            self.in_hand -= 1;
+            return true;
+        }
+        self.budget.try_take() || self.takes_reserve(now)
+    }
+
+    /// Begins a login for which a permit was taken; gives that back if the target is not to be bothered.
+    fn begin_login(&mut self, now: Instant) -> bool {
+        let Some(pass) = self.target.admit(self.logins, now) else {
+            self.return_permit();
+            return false;
+        };
+        self.probes |= pass.is_probe;
+        self.logins += 1;
+        true
     }
 
     fn logins_left(&self) -> u32 {
@@ -84,16 +156,22 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
 
     /// Opens servers up to the minimum, but takes no permit that a starving shard could use.
     fn refill(&mut self, now: Instant) {
-        if !self.backoff.is_over(now) {
-            return;
-        }
-        while self.servers.live() + self.logins < self.min_share()
+        while self.is_below_min()
             && self.logins < self.settings.logins_max
+            && self.may_log_in(now)
             && self.budget.is_calm()
             && self.budget.try_take()
+            && self.begin_login(now)
         {
-            self.logins += 1;
+            self.warming += 1;
         }
+        let later = (self.is_below_min() && self.logins == 0)
+            .then(|| now.checked_add(self.settings.refill_interval()));
+        self.refills_at = later.flatten();
+    }
+
+    fn is_below_min(&self) -> bool {
+        self.servers.live() + self.logins < self.min_share()
     }
 
     /// Whether a client has waited for so long that its server may be one of the reserve. Those before it have a login.
@@ -122,7 +200,7 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
             return self.end_want();
         };
         if total.want(&self.budget, self.shard, since, reserve) {
-            self.logins += 1;
+            self.begin_login(now);
             return self.end_want();
         }
         let want = self.want.get_or_insert_default();
@@ -151,8 +229,7 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
         if Hunger::must_be_told(self.hunger.as_ref(), since, is_known) {
             self.budget.hunger(self.shard, since);
             self.hunger = Some(Hunger::new(since));
-            if self.lacking(now) > 0 && self.budget.try_take() {
-                self.logins += 1;
+            if self.lacking(now) > 0 && self.budget.try_take() && self.begin_login(now) {
                 self.end_hunger();
                 return;
             }
@@ -163,7 +240,7 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
     }
 
     fn pass_on_surplus(&mut self, now: Instant) {
-        let usable = if self.backoff.is_over(now) {
+        let usable = if self.in_hand > 0 && self.may_log_in(now) {
             self.unserved()
         } else {
             0
@@ -174,22 +251,31 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
         }
     }
 
-    pub(super) fn end_login(&mut self) {
+    pub(super) fn end_login(&mut self) -> Pass {
         self.logins = self
             .logins
             .checked_sub(1)
             .expect("a login that ends is in flight");
+        // It was admitted only because no other of this pool was in flight.
+        let is_probe = std::mem::take(&mut self.probes);
+        Pass { is_probe }
     }
 
     /// When [`Pool::logins_wanted`] may answer otherwise than now, without anything else happening.
     pub(super) fn login_deadline(&self) -> Option<Instant> {
         let lacking = self.unserved().min(self.logins_left());
-        let below_min = self.servers.live() + self.logins < self.min_share();
-        let login = self.backoff.until().filter(|_| lacking > 0 || below_min);
-        let may_log_in =
-            self.backoff.until().is_none() && lacking > self.budget.promised(self.shard);
-        let permit = self.permit_deadline().filter(|_| may_log_in);
-        [login, permit, self.next_ask()].into_iter().flatten().min()
+        let wants = lacking > 0 || self.is_below_min();
+        let login = self.backoff.until().max(self.admits_from);
+        let may_log_in = login.is_none() && !self.is_barred;
+        let lacks = lacking > self.budget.promised(self.shard);
+        let permit = self.permit_deadline().filter(|_| may_log_in && lacks);
+        let deadlines = [
+            login.filter(|_| wants),
+            permit,
+            self.next_ask(),
+            self.refills_at,
+        ];
+        deadlines.into_iter().flatten().min()
     }
 
     /// When there may be a permit of the total, or of the reserve.

@@ -49,15 +49,18 @@ impl<K: ServerKey, W: Copy> Pool<K, W> {
             idle,
             self.servers.next_end(),
             self.login_deadline(),
+            self.next_check(),
         ]
         .into_iter()
         .flatten()
         .min()
     }
 
-    /// When a server that becomes idle now is to be closed for that, unless it is used before.
+    /// When a server that becomes idle now is to be closed for that, or looked at, unless it is used before.
     pub fn idle_end(&self, now: Instant) -> Option<Instant> {
-        now.checked_add(self.idle_limit()?.0)
+        let limit = self.idle_limit().map(|(limit, _)| limit);
+        let ends = [limit, self.settings.check_interval()];
+        now.checked_add(ends.into_iter().flatten().min()?)
     }
 
     fn useless_idle(&self, now: Instant) -> Option<(u32, CloseReason)> {

@@ -39,9 +39,15 @@ impl FakeServer {
     where
         F: Fn(&mut Peer, usize) -> io::Result<()> + Send + Sync + 'static,
     {
-        let port = free_port();
-        let listener =
-            TcpListener::bind(("127.0.0.1", port)).expect("a port for the scripted server");
+        Self::start_at("127.0.0.1", free_port(), script)
+    }
+
+    /// The same at an address and a port of the test's choice.
+    pub fn start_at<F>(address: &str, port: u16, script: F) -> Self
+    where
+        F: Fn(&mut Peer, usize) -> io::Result<()> + Send + Sync + 'static,
+    {
+        let listener = TcpListener::bind((address, port)).expect("a port for the scripted server");
         listener
             .set_nonblocking(true)
             .expect("a listener that can be stopped");

@@ -69,6 +69,8 @@ impl Drop for Closing {
 pub(super) struct LoginGuard {
     pool: Rc<ShardPool>,
     open: bool,
+    /// No client waits for it.
+    warms: bool,
     /// The pool's generation when it was begun.
     generation: u64,
     /// Given when nobody wants what comes of it.
@@ -76,11 +78,12 @@ pub(super) struct LoginGuard {
 }
 
 impl LoginGuard {
-    pub(super) fn new(pool: &Rc<ShardPool>) -> Self {
+    pub(super) fn new(pool: &Rc<ShardPool>, warms: bool) -> Self {
         let (generation, given_up) = pool.begin_login();
         Self {
             pool: Rc::clone(pool),
             open: true,
+            warms,
             generation,
             given_up,
         }
@@ -99,6 +102,14 @@ impl LoginGuard {
         if matches!(result, Some(Ok(_))) {
             let took = shard.ring.micros().saturating_sub(begun);
             shard.times.server_login.record(took);
+        }
+        if self.warms {
+            let counters = &shard.counters;
+            match result {
+                Some(Ok(_)) => bump(&counters.pool_warm_connections),
+                Some(Err(_)) => bump(&counters.pool_warm_errors),
+                None => {}
+            }
         }
         let is_late = self.pool.generation() != self.generation;
         match result {

@@ -70,6 +70,7 @@ impl ShardPool {
         }
         let slot = id(self.servers.borrow_mut().insert(None));
         server.slot = slot;
+        self.note_origin(&server);
         let mut decide = self.decide.borrow_mut();
         let placed = decide.arrived(slot, arriving.moving, Instant::now());
         drop(decide);
@@ -117,6 +118,7 @@ impl Leaving {
             return pool.discard(server);
         };
         pool.servers.borrow_mut().remove(self.slot as usize);
+        pool.origins.borrow_mut().remove(&self.slot);
         let to = moving.to_shard();
         let arriving = Arriving {
             pool: pool.id,

@@ -130,7 +130,11 @@ impl ShardPool {
         decide.set_settings(facts.settings(self.id));
         decide.forgive();
         drop(decide);
+        self.follow_target(&facts.target);
         *self.facts.borrow_mut() = Rc::new(facts);
+        if self.shard.drain.is_given() {
+            self.stop_warming();
+        }
         if is_elsewhere {
             // What is being logged in to is not wanted, however long it takes.
             state.moved.take().give();

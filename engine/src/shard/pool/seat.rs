@@ -28,34 +28,44 @@ pub struct Refusal {
 impl Refusal {
     /// What a client is told of a login that failed.
     pub fn of(database: &str, error: &LoginError) -> Self {
-        let (code, reason) = match error {
-            LoginError::Refused {
-                code: Some(code),
-                message,
-            } => (*code, message.as_str()),
-            LoginError::Refused {
-                code: None,
-                message,
-            } => (SqlState::CONNECTION_FAILURE, message.as_str()),
-            LoginError::Unreachable(_) => (SqlState::CONNECTION_FAILURE, "it cannot be reached"),
-            LoginError::Tls(_) => (
-                SqlState::CONNECTION_FAILURE,
-                "there is no TLS connection to it",
-            ),
-            LoginError::Downgrade(_) | LoginError::NoPassword => {
-                (SqlState::CONNECTION_FAILURE, "pgmux cannot log in")
-            }
-            LoginError::NoKey(text) => (SqlState::INVALID_AUTHORIZATION_SPECIFICATION, *text),
-            LoginError::Broken(_) => (
-                SqlState::CONNECTION_FAILURE,
-                "the connection broke during login",
-            ),
-            LoginError::Late => (SqlState::CONNECTION_FAILURE, "it did not answer in time"),
-        };
+        let (code, reason) = reason(error);
+        Self::because(database, code, reason)
+    }
+
+    /// The same in other words.
+    pub(super) fn because(database: &str, code: SqlState, reason: &str) -> Self {
         Refusal {
             code,
             message: format!("no server for database \"{database}\": {reason}"),
         }
+    }
+}
+
+/// What a client is told of a login that failed, without names of hosts or secrets.
+pub(super) fn reason(error: &LoginError) -> (SqlState, &str) {
+    match error {
+        LoginError::Refused {
+            code: Some(code),
+            message,
+        } => (*code, message.as_str()),
+        LoginError::Refused {
+            code: None,
+            message,
+        } => (SqlState::CONNECTION_FAILURE, message.as_str()),
+        LoginError::Unreachable(_) => (SqlState::CONNECTION_FAILURE, "it cannot be reached"),
+        LoginError::Tls(_) => (
+            SqlState::CONNECTION_FAILURE,
+            "there is no TLS connection to it",
+        ),
+        LoginError::Downgrade(_) | LoginError::NoPassword => {
+            (SqlState::CONNECTION_FAILURE, "pgmux cannot log in")
+        }
+        LoginError::NoKey(text) => (SqlState::INVALID_AUTHORIZATION_SPECIFICATION, *text),
+        LoginError::Broken(_) => (
+            SqlState::CONNECTION_FAILURE,
+            "the connection broke during login",
+        ),
+        LoginError::Late => (SqlState::CONNECTION_FAILURE, "it did not answer in time"),
     }
 }
 
