@@ -3,6 +3,7 @@
 use crate::client::{Brakes, Places};
 use crate::config::{Balance, Config, ListenAddr, Pin};
 use crate::logging;
+use crate::memory::Memory;
 use crate::net;
 use crate::reload::{Loader, Operator, Parts};
 use crate::shard::{Answers, Loads, Mail, Postbox, Reports, Roles, ShardSeed, run};
@@ -154,6 +155,7 @@ impl Running {
             snapshot.proxy.max_replication_connections,
             shards,
         ));
+        let memory = Arc::new(Memory::new(snapshot.engine.memory_max));
         let inhabited = Arc::new(AtomicUsize::new(shards));
         let (hello, hellos) = bounded(shards);
         let (end, ended) = bounded(shards);
@@ -169,6 +171,7 @@ impl Running {
                 brakes: Arc::clone(&brakes),
                 places: Arc::clone(&places),
                 roles: Arc::clone(&roles),
+                memory: Arc::clone(&memory),
                 loads: Arc::clone(&loads),
                 replications: Arc::clone(&replications),
                 inhabited: Arc::clone(&inhabited),
@@ -184,6 +187,7 @@ impl Running {
             )?;
         }
         let posts = introduce(shards, &hellos, &ended, &peers)?;
+        memory.watch(&posts);
         logging::set_level(snapshot.log_level.as_deref());
         let operator = Operator::new(Parts {
             load,

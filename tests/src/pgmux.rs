@@ -22,6 +22,7 @@ pub struct Config {
     args: Vec<String>,
     env: Vec<(String, String)>,
     file_limit: Option<u32>,
+    within: Vec<String>,
     port: Option<u16>,
 }
 
@@ -121,6 +122,12 @@ impl Config {
         self
     }
 
+    /// Starts it by another program, whose last arguments are the command.
+    pub fn within(mut self, words: Vec<String>) -> Self {
+        self.within = words;
+        self
+    }
+
     /// Has it listen on this port of 127.0.0.1, which others must know before it starts.
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
@@ -159,6 +166,11 @@ impl Config {
     }
 
     fn command(&self) -> Command {
+        if let Some((program, words)) = self.within.split_first() {
+            let mut command = Command::new(program);
+            command.args(words).arg(binary());
+            return command;
+        }
         match self.file_limit {
             None => Command::new(binary()),
             Some(limit) => {

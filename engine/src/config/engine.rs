@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::keys::{Key, Kind, Unset};
+use super::memory::MemoryMax;
 use crate::shard::INSTANCE_MAX;
 
 /// The most shards: a cancel key has eight bits for its shard.
@@ -26,6 +27,12 @@ pub(super) const KEYS: &[Key] = &[
         kind: Kind::Choice(Balance::NAMES),
         unset: Unset::Is("on"),
         about: "Whether idle clients move to other shards when shards drift apart because clients left: on, off, or restless (each client moves on after each transaction; for tests).",
+    },
+    Key {
+        path: "engine.memory_max",
+        kind: Kind::Memory,
+        unset: Unset::Is("0"),
+        about: "The memory (512MB, or 80% of what the cgroup or the machine has) from which logins are refused and idle clients sent away (0: no limit).",
     },
     Key {
         path: "engine.instance_id",
@@ -81,6 +88,8 @@ pub struct EngineOpts {
     pub pin: Pin,
     /// Whether clients move between shards.
     pub balance: Balance,
+    /// The memory from which load is shed.
+    pub memory_max: MemoryMax,
     /// Which of several instances behind one address this is.
     pub instance_id: Option<u32>,
 }

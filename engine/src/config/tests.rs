@@ -61,6 +61,7 @@ fn a_minimal_file_gets_every_default() {
             shards: None,
             pin: Pin::Auto,
             balance: Balance::On,
+            memory_max: MemoryMax::Off,
             instance_id: None
         }
     );
@@ -179,7 +180,7 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
         ),
         (
             "engine:\n  zzzzzz: 5",
-            "pgmux.yaml:2: engine.zzzzzz: this key is not known; expected one of shards, pin, balance, instance_id",
+            "pgmux.yaml:2: engine.zzzzzz: this key is not known; expected one of shards, pin, balance, memory_max, instance_id",
         ),
     ];
     for (front, message) in table {
@@ -190,8 +191,8 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
 #[test]
 fn keys_that_nothing_would_heed_are_refused() {
     for key in [
-        "pool: {query_timeout: 5s}",
-        "proxy: {client_idle_timeout: 5s}",
+        "pool: {prepared_statement_mode: proxy}",
+        "proxy: {query_timeout: 5s}",
         "cache: {enabled: true}",
     ] {
         assert!(
@@ -297,8 +298,20 @@ fn wrong_types_are_refused_with_what_was_expected_and_what_was_there() {
             "proxy.shutdown_timeout: expected a duration",
         ),
         (
-            "proxy: {login_timeout: 0}",
-            "proxy.login_timeout: expected more than 0: nobody could log in",
+            "proxy: {tcp_keepalives_idle: 1500ms}",
+            "proxy.tcp_keepalives_idle: expected whole seconds up to 32767s",
+        ),
+        (
+            "backend: {tcp_user_timeout: 1us}",
+            "backend.tcp_user_timeout: expected whole milliseconds",
+        ),
+        (
+            "engine: {memory_max: 120%}",
+            "engine.memory_max: expected a size such as 512MB, a part such as 80%, or 0, got \"120%\"",
+        ),
+        (
+            "pool: {query_timeout: 5}",
+            "pool.query_timeout: expected a duration with its unit",
         ),
         (
             "proxy: {listen: []}",
@@ -451,6 +464,7 @@ auth: {users: [{username: u, password: p}]}
             connection_timeout: Some(Duration::ZERO),
             reset_query: String::new(),
             max_prepared_statements: 9,
+            ..PoolSettings::default()
         }
     );
     assert_eq!((a.user.as_str(), a.database.as_str()), ("own", "real"));

@@ -185,7 +185,10 @@ async fn connect(pool: &ShardPool) -> Result<(Socket, SockAddr), LoginError> {
         let attempt = async {
             pool.shard
                 .ring
-                .connect(net::outgoing(&address)?, address.clone())
+                .connect(
+                    net::outgoing(&address, &pool.group().keepalive)?,
+                    address.clone(),
+                )
                 .await
         };
         match attempt.await {

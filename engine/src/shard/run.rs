@@ -1,12 +1,13 @@
 //! A shard's life, from its thread's start to its end.
 
 use super::{
-    Answers, Balancer, Cancels, Clients, Counters, Door, Loads, Mail, Mailbox, Offload, Postbox,
-    ProcessIds, Reports, Roles, Shard, Wishes, cancel, listen,
+    Answers, Balancer, Cancels, Clients, Counters, Deadlines, Door, Loads, Mail, Mailbox, Offload,
+    Postbox, ProcessIds, Reports, Roles, Shard, Wishes, cancel, deadlines, listen,
 };
 use crate::client::{Brakes, Places};
 use crate::config::Balance;
 use crate::link::Handshakes;
+use crate::memory::Memory;
 use crate::ring::{Ring, Sizes, drive, task};
 use crate::signal::Signal;
 use crate::snapshot::{InForce, Snapshot};
@@ -36,6 +37,8 @@ pub struct ShardSeed {
     pub roles: Arc<Roles>,
     /// What servers report at login.
     pub reports: Arc<Reports>,
+    /// Whether there is memory.
+    pub memory: Arc<Memory>,
     /// Clients of all shards.
     pub loads: Arc<Loads>,
     /// The replication connections that all shards together may have.
@@ -74,6 +77,7 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         places: seed.places,
         roles: seed.roles,
         reports: seed.reports,
+        memory: seed.memory,
         loads: seed.loads,
         balancer: Balancer::default(),
         replications: seed.replications,
@@ -81,6 +85,8 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         clients: Clients::default(),
         counters: Counters::default(),
         times: super::Times::default(),
+        deadlines: Deadlines::default(),
+        limits: RefCell::default(),
         process_ids: ProcessIds::new(seed.snapshot.engine.instance_id, peers.len()),
         cancels: Cancels::new(seed.snapshot.peers.len()),
         snapshot: RefCell::new(Rc::new(InForce::new(seed.snapshot))),
@@ -108,6 +114,7 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
     for fd in seed.listeners {
         task::spawn(listen::accept(Rc::clone(&shard), ring.listener(fd)));
     }
+    task::spawn(deadlines::keep(Rc::clone(&shard)));
     task::spawn(watch_idle(Rc::clone(&shard)));
     task::spawn(read_mail(Rc::clone(&shard)));
     let (many_shards, clients) = (seed.crowded, Rc::clone(&shard));
@@ -149,6 +156,7 @@ fn open(shard: &Rc<Shard>, mail: Mail) {
         Mail::Stop => shard.clients.tell_all(Wishes::STOP),
         Mail::Guest(guest) => guest.settle_in(shard),
         Mail::Left { slot } => shard.clients.free(slot),
+        Mail::Shed => shard.clients.ask_to_leave(),
         Mail::Balance => shard.give_clients_away(),
         Mail::Server(arriving) => shard.on_arriving(*arriving),
         Mail::Budget { pool } => {
