@@ -114,6 +114,26 @@ stats! {
     waits,
     /// Of these, those that waited in vain.
     wait_timeouts,
+    /// Requests that had no time left (`pgmux_query_timeout_total`).
+    query_timeouts,
+    /// Of these, those whose server did not stop and was closed.
+    disobedient_servers,
+    /// Clients that did nothing for too long outside a transaction (`pgmux_client_idle_timeout_total`).
+    client_idle_timeouts,
+    /// Clients that did nothing for too long in a transaction.
+    idle_transaction_timeouts,
+    /// Transactions that had no time left.
+    transaction_timeouts,
+    /// Logins of clients that had no time left.
+    login_timeouts,
+    /// Notices to clients that they wait for a server.
+    wait_notices,
+    /// Resident memory of the process now, in bytes.
+    memory_bytes,
+    /// Logins refused for want of memory.
+    memory_refusals,
+    /// Idle clients sent away for want of memory.
+    clients_shed,
     /// Replies that answered nothing asked.
     violations,
     /// Cancel requests received.

@@ -9,6 +9,7 @@ pub mod lifecycle;
 pub mod limits;
 pub mod link;
 pub mod logging;
+pub mod memory;
 pub mod net;
 pub mod preflight;
 pub mod random;

@@ -3,6 +3,7 @@
 use crate::client::{Brakes, Places};
 use crate::config::{Balance, Config, ListenAddr, Pin};
 use crate::logging;
+use crate::memory::Memory;
 use crate::net;
 use crate::reload::{Loader, Operator, Parts};
 use crate::resolver::{Refresher, Resolver};
@@ -162,6 +163,7 @@ impl Running {
             snapshot.proxy.max_replication_connections,
             shards,
         ));
+        let memory = Arc::new(Memory::new(snapshot.engine.memory_max));
         let inhabited = Arc::new(AtomicUsize::new(shards));
         let (hello, hellos) = bounded(shards);
         let (end, ended) = bounded(shards);
@@ -178,6 +180,7 @@ impl Running {
                 places: Arc::clone(&places),
                 roles: Arc::clone(&roles),
                 targets: Arc::clone(&targets),
+                memory: Arc::clone(&memory),
                 loads: Arc::clone(&loads),
                 replications: Arc::clone(&replications),
                 inhabited: Arc::clone(&inhabited),
@@ -193,6 +196,7 @@ impl Running {
             )?;
         }
         let posts = introduce(shards, &hellos, &ended, &peers)?;
+        memory.watch(&posts);
         logging::set_level(snapshot.log_level.as_deref());
         let refresher = refresher(&snapshot.config, Arc::clone(&targets), posts.clone())?;
         let operator = Operator::new(Parts {

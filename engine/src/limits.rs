@@ -63,6 +63,10 @@ pub const OWED_SILENCE: Duration = Duration::from_secs(10);
 /// Until a cancel request must have been delivered.
 pub const CANCEL: Duration = Duration::from_secs(5);
 
+/// How long a server may take to stop a request whose time is up, before the
+/// connection is closed: as long as a cancel request may take.
+pub const OBEDIENCE: Duration = CANCEL;
+
 /// Cancel requests under way to servers at once in one shard: each is a
 /// process of PostgreSQL for a moment (reliability.md, X-5).
 pub const CANCELS: usize = 256;

@@ -1,8 +1,8 @@
 //! Sockets as the rest of the engine wants them.
 
 use crate::auth::Source;
-use crate::config::ListenAddr;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use crate::config::{Keepalive, ListenAddr};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -62,21 +62,21 @@ fn is_abandoned(address: &SockAddr) -> bool {
 }
 
 /// A socket to connect to a server with.
-pub fn outgoing(address: &SockAddr) -> io::Result<OwnedFd> {
+pub fn outgoing(address: &SockAddr, keepalive: &Keepalive) -> io::Result<OwnedFd> {
     let socket = Socket::new(address.domain(), Type::STREAM, None)?;
     if address.domain() != Domain::UNIX {
         socket.set_tcp_nodelay(true)?;
-        socket.set_keepalive(true)?;
+        keepalive.apply(&SockRef::from(&socket))?;
     }
     Ok(socket.into())
 }
 
 /// Options of a connection just accepted.
-pub fn tune_incoming(fd: &OwnedFd) -> io::Result<()> {
-    let socket = socket2::SockRef::from(fd);
+pub fn tune_incoming(fd: &OwnedFd, keepalive: &Keepalive) -> io::Result<()> {
+    let socket = SockRef::from(fd);
     if socket.local_addr()?.domain() != Domain::UNIX {
         socket.set_tcp_nodelay(true)?;
-        socket.set_keepalive(true)?;
+        keepalive.apply(&socket)?;
     }
     Ok(())
 }

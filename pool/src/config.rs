@@ -62,6 +62,16 @@ pub struct PoolSettings {
     pub health_check_interval: Option<Duration>,
     /// How long it may take to answer.
     pub health_check_timeout: Duration,
+    /// How long a request may work on a server; zero is off too.
+    pub query_timeout: Option<Duration>,
+    /// The most that a text may ask for by a hint where that is longer than `query_timeout`; zero is off too.
+    pub timeout_hint_max: Option<Duration>,
+    /// How long a client may do nothing in a transaction; zero is off too.
+    pub idle_transaction_timeout: Option<Duration>,
+    /// How long a transaction may last; zero is off too.
+    pub transaction_timeout: Option<Duration>,
+    /// A client that has waited for a server for this long is told so; zero is off too.
+    pub wait_notice_after: Option<Duration>,
     /// What cleans a server whose session was changed. Empty: such a server is closed instead.
     pub reset_query: String,
     /// The prepared statements that one server keeps, least recently used out first.
@@ -83,6 +93,11 @@ impl Default for PoolSettings {
             connection_timeout: Some(Duration::from_secs(5)),
             health_check_interval: Some(Duration::from_secs(30)),
             health_check_timeout: Duration::from_secs(2),
+            query_timeout: Some(Duration::ZERO),
+            timeout_hint_max: Some(Duration::ZERO),
+            idle_transaction_timeout: Some(Duration::ZERO),
+            transaction_timeout: Some(Duration::ZERO),
+            wait_notice_after: Some(Duration::ZERO),
             reset_query: "DISCARD ALL".to_owned(),
             max_prepared_statements: 200,
         }

@@ -1,7 +1,8 @@
 //! What SQL text says, as far as a pooler must know it: no I/O, no clock.
 //!
 //! [`scan`] cuts a text into tokens exactly as PostgreSQL's lexer does. [`statement`] groups them into statements and
-//! says what kind each is and whom it names. [`effects`] is the sum: what the text does to the session.
+//! says what kind each is and whom it names. [`effects`] is the sum: what the text does to the session. [`hint`] is the
+//! time that it asks for itself.
 //!
 //! ```
 //! use router::effects::{Effect, scan_effects};
@@ -16,6 +17,7 @@
 //! substrings; what begins with an unknown word is unknown; the state of a transaction is the server's to tell.
 
 pub mod effects;
+pub mod hint;
 mod ident;
 mod plain;
 pub mod scan;

@@ -12,6 +12,8 @@
 //! | [`script`] | message scripts with golden replies, run direct and through pgmux |
 //! | [`hostile`] | servers that speak as much PostgreSQL as a test wants, and then something else |
 //! | [`canary`] | the question asked after each attack: does a fresh client still get its own row? |
+//! | [`cgroup`] | a process that may have only so much memory |
+//! | [`netns`] | two machines and the cable between them, which can be pulled |
 //! | [`clean`] | whether servers are as good as fresh |
 //! | [`tls`] | certificates, and TLS for raw clients |
 //! | [`driver`] | other people's drivers, compared direct and through pgmux |
@@ -19,6 +21,7 @@
 //! | [`direct`] | the second look at the server, past pgmux |
 
 pub mod canary;
+pub mod cgroup;
 pub mod clean;
 pub mod cluster;
 pub mod dice;

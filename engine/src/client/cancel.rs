@@ -11,7 +11,7 @@
 //!
 //! A client that writes one itself is passed on less far, and that is all.
 
-use crate::config::{Peer, PeerAddress};
+use crate::config::{Keepalive, Peer, PeerAddress};
 use crate::limits::{CANCEL, CANCEL_HOPS, CANCELS_HEARD, CANCELS_TO_PEER};
 use crate::link::Link;
 use crate::net;
@@ -104,7 +104,7 @@ async fn connect(shard: &Shard, address: &PeerAddress) -> io::Result<Link> {
     };
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in addresses {
-        let socket = net::outgoing(&address)?;
+        let socket = net::outgoing(&address, &Keepalive::default())?;
         match shard.ring.connect(socket, address).await {
             Ok(socket) => return Ok(Link::plain(socket)),
             Err(error) => last = error,

@@ -47,6 +47,11 @@ pub(crate) struct Entered {
 }
 
 impl Entered {
+    /// Its place among the clients of its shard.
+    pub(crate) fn slot(&self) -> u32 {
+        self.slot
+    }
+
     /// Users have been taken out of the configuration: is this one of them?
     pub(crate) fn check_user(&self) {
         self.control.unwant(Wishes::CHECK);
@@ -252,6 +257,13 @@ pub(super) async fn hear(
                     return Err(Refused::fatal(
                         SqlState::CANNOT_CONNECT_NOW,
                         "the database system is shutting down",
+                    ));
+                }
+                if shard.memory.is_tight() {
+                    bump(&shard.counters.memory_refusals);
+                    return Err(Refused::fatal(
+                        SqlState::OUT_OF_MEMORY,
+                        "pgmux is short of memory and takes no new clients for now",
                     ));
                 }
                 replicate::permit(shard, wish.replication)?;

@@ -42,6 +42,8 @@ pub(crate) enum Refused {
     Saying(Vec<u8>),
     /// The same, a little later: it has not proved to be this user.
     Failing(Vec<u8>, Vec<u8>),
+    /// Close: it has taken too long since it said who it is.
+    Late,
 }
 
 impl Refused {
@@ -123,12 +125,12 @@ pub(crate) async fn serve_guest(counted: Counted, session: Box<Session>) {
 async fn before_the_end<T>(
     shard: &Shard,
     guest: &Guest,
-    deadline: Instant,
+    deadline: Option<Instant>,
     grace: Duration,
     step: impl Future<Output = Result<T, Refused>>,
 ) -> Option<Result<T, Refused>> {
     futures_lite::future::or(
-        async { shard.ring.until(Some(deadline), step).await.ok() },
+        async { shard.ring.until(deadline, step).await.ok() },
         futures_lite::future::or(
             async {
                 guest.ousted().await;
@@ -158,7 +160,8 @@ enum LoggedIn {
 async fn log_in(shard: Rc<Shard>, fd: OwnedFd, source: Source, guest: Guest) -> Option<LoggedIn> {
     let mut socket = Link::plain(shard.ring.socket(fd));
     let begun = shard.ring.micros();
-    let deadline = Instant::now() + shard.config().proxy.login_timeout;
+    let patience = shard.config().proxy.login_timeout;
+    let deadline = (!patience.is_zero()).then(|| Instant::now() + patience);
     // A future that others wrap is in each of them twice, as what they were
     // given and as what they wait for: thousands may be half open.
     let hearing = Box::pin(greet::hear(&shard, &mut socket, source));
@@ -170,7 +173,9 @@ async fn log_in(shard: Rc<Shard>, fd: OwnedFd, source: Source, guest: Guest) -> 
         Some(Ok(Heard::Wish(wish, unread))) => {
             guest.moved(Instant::now());
             let login = greet::log_in(&shard, &socket, source, *wish, unread);
-            before_the_end(&shard, &guest, deadline, Duration::ZERO, Box::pin(login)).await
+            let login = Box::pin(login);
+            let outcome = before_the_end(&shard, &guest, deadline, Duration::ZERO, login).await;
+            Some(outcome.unwrap_or(Err(Refused::Late)))
         }
         Some(Err(refused)) => Some(Err(refused)),
         None => None,
@@ -196,6 +201,11 @@ async fn log_in(shard: Rc<Shard>, fd: OwnedFd, source: Source, guest: Guest) -> 
             bump(&shard.counters.login_failures);
             say_and_close(&socket, &words).await;
         }
+        Some(Err(Refused::Late)) => {
+            bump(&shard.counters.login_timeouts);
+            let text = "canceling authentication due to timeout";
+            say_and_close(&socket, &fatal(SqlState::QUERY_CANCELED, text)).await;
+        }
         Some(Err(Refused::Failing(words, user))) => {
             bump(&shard.counters.login_failures);
             let delay = shard.brakes.failed(source, &user, Instant::now());
@@ -205,9 +215,10 @@ async fn log_in(shard: Rc<Shard>, fd: OwnedFd, source: Source, guest: Guest) -> 
             }
             say_and_close(&socket, &words).await;
         }
+        Some(Err(Refused::Silently)) => {}
         // PostgreSQL says nothing either when its authentication_timeout
         // ends a startup.
-        Some(Err(Refused::Silently)) | None => {}
+        None => bump(&shard.counters.login_timeouts),
     }
     None
 }

@@ -11,6 +11,7 @@ use super::keys::{Key, Kind, Unset};
 use super::limits::CLIENTS_MAX;
 use super::report::Report;
 use super::secret::{Secret, read_password};
+use super::timeouts::UserTimeouts;
 use crate::auth::address::Interfaces;
 use crate::auth::{Fault, Method, Rules, userlist};
 use zeroize::Zeroizing;
@@ -106,6 +107,30 @@ pub(super) const KEYS: &[Key] = &[
         unset: Unset::Nothing("100"),
         about: "The most clients of this user, if connection_limits.enabled (0: no limit); connection_limits has the default.",
     },
+    Key {
+        path: "auth.users[].client_idle_timeout",
+        kind: Kind::Duration,
+        unset: Unset::Nothing("10m"),
+        about: "This user's own, instead of proxy.client_idle_timeout (0: no limit).",
+    },
+    Key {
+        path: "auth.users[].query_timeout",
+        kind: Kind::Duration,
+        unset: Unset::Nothing("30s"),
+        about: "This user's own, instead of pool.query_timeout (0: no limit).",
+    },
+    Key {
+        path: "auth.users[].idle_transaction_timeout",
+        kind: Kind::Duration,
+        unset: Unset::Nothing("1m"),
+        about: "This user's own, instead of pool.idle_transaction_timeout (0: no limit).",
+    },
+    Key {
+        path: "auth.users[].transaction_timeout",
+        kind: Kind::Duration,
+        unset: Unset::Nothing("10m"),
+        about: "This user's own, instead of pool.transaction_timeout (0: no limit).",
+    },
 ];
 
 /// How clients prove who they are.
@@ -194,6 +219,8 @@ pub struct User {
     pub secret: Option<UserSecret>,
     /// The most clients, if written here; zero is no limit.
     pub max_connections: Option<u32>,
+    /// How long what may take, where that is written here.
+    pub timeouts: UserTimeouts,
 }
 
 /// What is known of a user's password.
@@ -232,6 +259,10 @@ pub(super) struct SectionUser {
     password: Option<Secret>,
     password_file: Option<PathBuf>,
     max_connections: Option<u32>,
+    client_idle_timeout: Option<Duration>,
+    query_timeout: Option<Duration>,
+    idle_transaction_timeout: Option<Duration>,
+    transaction_timeout: Option<Duration>,
 }
 
 impl Section {
@@ -407,6 +438,7 @@ fn read_list(path: &Path, known: &mut HashMap<String, User>, report: &mut Report
                 name,
                 secret,
                 max_connections,
+                timeouts: UserTimeouts::default(),
             },
         );
     }
@@ -457,6 +489,12 @@ impl SectionUser {
             name: self.username,
             secret,
             max_connections: self.max_connections,
+            timeouts: UserTimeouts {
+                client_idle: self.client_idle_timeout,
+                query: self.query_timeout,
+                idle_transaction: self.idle_transaction_timeout,
+                transaction: self.transaction_timeout,
+            },
         })
     }
 }

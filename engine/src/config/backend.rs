@@ -1,9 +1,11 @@
 //! The `backend` section: as whom pgmux logs in to PostgreSQL, and by which methods.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::keepalive::Keepalive;
 use super::keys::{Key, Kind, Unset};
 use super::secret::Secret;
 use super::tls::{ChannelBinding, SslMode};
@@ -69,6 +71,30 @@ pub(super) const KEYS: &[Key] = &[
         unset: Unset::Is("prefer"),
         about: "Whether a SCRAM login is bound to the TLS connection (SCRAM-SHA-256-PLUS): disable, prefer, require.",
     },
+    Key {
+        path: "backend.tcp_keepalives_idle",
+        kind: Kind::Duration,
+        unset: Unset::Is("0"),
+        about: "After so long without traffic the kernel asks a server whether it is there, in whole seconds (0: the system's default).",
+    },
+    Key {
+        path: "backend.tcp_keepalives_interval",
+        kind: Kind::Duration,
+        unset: Unset::Is("0"),
+        about: "How long until it is asked again when it does not answer, in whole seconds (0: the system's default).",
+    },
+    Key {
+        path: "backend.tcp_keepalives_count",
+        kind: Kind::Whole(0, 127),
+        unset: Unset::Is("0"),
+        about: "How often it is asked in vain before the connection is lost (0: the system's default).",
+    },
+    Key {
+        path: "backend.tcp_user_timeout",
+        kind: Kind::Duration,
+        unset: Unset::Is("0"),
+        about: "How long what was sent to a server may be unacknowledged before the connection is lost (0: the system's default).",
+    },
 ];
 
 /// How a server may have pgmux log in; the names are those of `pg_hba.conf`.
@@ -106,4 +132,19 @@ pub(super) struct Section {
     pub(super) server_cert_file: Option<PathBuf>,
     pub(super) server_key_file: Option<PathBuf>,
     pub(super) server_channel_binding: ChannelBinding,
+    pub(super) tcp_keepalives_idle: Duration,
+    pub(super) tcp_keepalives_interval: Duration,
+    pub(super) tcp_keepalives_count: u32,
+    pub(super) tcp_user_timeout: Duration,
+}
+
+impl Section {
+    pub(super) fn keepalive(&self) -> Keepalive {
+        Keepalive {
+            idle: self.tcp_keepalives_idle,
+            interval: self.tcp_keepalives_interval,
+            count: self.tcp_keepalives_count,
+            user_timeout: self.tcp_user_timeout,
+        }
+    }
 }

@@ -5,6 +5,7 @@ use zeroize::Zeroizing;
 
 use super::expand::expand;
 use super::keys::{self, Key, Kind, Shape, Unset};
+use super::memory::MemoryMax;
 use super::report::Report;
 use super::source::{Entry, Node, Yaml};
 use super::units::{parse_duration, parse_size};
@@ -282,6 +283,7 @@ fn typed(kind: Kind, node: &Node, env: &dyn Fn(&str) -> Option<String>) -> Resul
                 })
         }
         Kind::Size => parse_size(text).map(Value::from),
+        Kind::Memory => MemoryMax::parse(text).map(|_| Value::from(text)),
         Kind::WholeOrAuto(..) if text == "auto" => Ok(Value::Null),
         Kind::Whole(min, max) | Kind::WholeOrAuto(min, max) => match text.parse::<u32>() {
             Ok(number) if (min..=max).contains(&number) && !text.starts_with('+') => {
@@ -317,6 +319,7 @@ pub(super) fn describe(kind: Kind) -> String {
         Kind::Texts => "text or a list of texts".to_owned(),
         Kind::Duration => "a duration such as 500ms, 10s, 1m or 1h30m".to_owned(),
         Kind::DurationOrOff => "a duration such as 500ms, 10s or 1h30m, or off".to_owned(),
+        Kind::Memory => "a size such as 512MB, a part such as 80%, or 0".to_owned(),
         Kind::Size => "a size such as 64KB or 1MB".to_owned(),
         Kind::Whole(min, max) => format!("a whole number from {min} to {max}"),
         Kind::WholeOrAuto(min, max) => format!("auto or a whole number from {min} to {max}"),

@@ -7,6 +7,7 @@ use pool::config::PoolSettings;
 use serde::Deserialize;
 
 use super::backend::ServerAuth;
+use super::keepalive::Keepalive;
 use super::keys::{Key, Kind, Unset};
 use super::limits::CLIENTS_MAX;
 use super::listen::UNIX_PATH_MAX;
@@ -118,6 +119,8 @@ pub struct Group {
     pub database: String,
     /// How the server may have pgmux log in.
     pub auth_methods: Vec<ServerAuth>,
+    /// How TCP notices that a server is gone.
+    pub keepalive: Keepalive,
     /// TLS with its servers.
     pub tls: ServerTls,
     /// The limits of its pool: the `pool` section with this database's overrides.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::keys::{Key, Kind, Unset};
+use super::memory::MemoryMax;
 use super::report::Report;
 use crate::shard::INSTANCE_MAX;
 
@@ -48,6 +49,12 @@ pub(super) const KEYS: &[Key] = &[
         kind: Kind::Text,
         unset: Unset::Nothing("/etc/pgmux/hosts"),
         about: "A file like /etc/hosts, read at each look-up: names of PostgreSQL hosts that stand there are not asked of the system. A relative path starts at this file's directory.",
+    },
+    Key {
+        path: "engine.memory_max",
+        kind: Kind::Memory,
+        unset: Unset::Is("0"),
+        about: "The memory (512MB, or 80% of what the cgroup or the machine has) from which logins are refused and idle clients sent away (0: no limit).",
     },
     Key {
         path: "engine.instance_id",
@@ -109,6 +116,8 @@ pub struct EngineOpts {
     pub dns_interval: Option<Duration>,
     /// What names mean, before the system is asked.
     pub hosts_file: Option<PathBuf>,
+    /// The memory from which load is shed.
+    pub memory_max: MemoryMax,
     /// Which of several instances behind one address this is.
     pub instance_id: Option<u32>,
 }

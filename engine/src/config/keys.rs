@@ -46,6 +46,8 @@ pub enum Kind {
     DurationOrOff,
     /// A size in bytes with its unit.
     Size,
+    /// A size in bytes with its unit, or a part in percent.
+    Memory,
     /// A whole number in a range.
     Whole(u32, u32),
     /// A whole number in a range, or `auto`.

@@ -17,10 +17,12 @@ mod defaults;
 mod engine;
 mod expand;
 mod facts;
+mod keepalive;
 pub mod keys;
 mod limits;
 mod listen;
 mod live;
+mod memory;
 mod peers;
 mod pool;
 mod proxy;
@@ -29,6 +31,7 @@ mod secret;
 mod source;
 #[cfg(test)]
 mod tests;
+mod timeouts;
 mod tls;
 mod units;
 
@@ -47,12 +50,15 @@ pub use databases::{Group, Target};
 pub use defaults::defaults_file;
 pub use engine::{Balance, EngineOpts, Pin, SHARDS_MAX};
 pub use facts::{Difference, Facts, contents};
+pub use keepalive::Keepalive;
 pub use limits::ConnectionLimits;
 pub use listen::{ListenAddr, parse_all as parse_listen};
+pub use memory::MemoryMax;
 pub use peers::{Peer, PeerAddress};
 pub use proxy::Proxy;
 pub use report::{ConfigErrors, Problem};
 pub use secret::Secret;
+pub use timeouts::{OFF, TimeLimits, UserTimeouts};
 pub use tls::{ChannelBinding, ClientTls, ServerTls, SslMode, TlsVersion};
 pub use units::{format_duration, parse_duration, parse_size};
 
@@ -315,6 +321,7 @@ fn group(name: String, mut map: Mapping, shared: &Shared, report: &mut Report) -
     } else {
         "backend".to_owned()
     };
+    let keepalive = backend.keepalive();
     let tls = tls::of_servers(&backend, &target, &tls_key, report)?;
     Some(Group {
         target,
@@ -324,6 +331,7 @@ fn group(name: String, mut map: Mapping, shared: &Shared, report: &mut Report) -
         password_file: backend.password_file,
         database: database.unwrap_or_else(|| name.clone()),
         auth_methods: backend.auth_methods,
+        keepalive,
         tls,
         pool,
         max_connections,
@@ -367,6 +375,7 @@ fn backend_section(value: Value, key: &str, report: &mut Report) -> Option<backe
     let file = section.password_file.take();
     section.password_file = file.as_deref().map(|file| report.beside(file));
     section.password = secret::read_password(section.password.take(), file, key, report);
+    section.keepalive().check(key, report);
     (report.count() == before).then_some(section)
 }
 

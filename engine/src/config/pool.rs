@@ -81,6 +81,36 @@ pub(super) const KEYS: &[Key] = &[
         about: "How long it may take to answer that before it is replaced.",
     },
     Key {
+        path: "pool.query_timeout",
+        kind: Kind::DurationOrOff,
+        unset: Unset::Is("0"),
+        about: "How long a statement may work on its server before it is cancelled, ERROR 57014 (0 or off: no limit); the text itself may ask for less by /* timeout:5s */.",
+    },
+    Key {
+        path: "pool.timeout_hint_max",
+        kind: Kind::DurationOrOff,
+        unset: Unset::Is("0"),
+        about: "The most that a text may get by /* timeout:5s */ where that is more than query_timeout (0 or off: no more than query_timeout).",
+    },
+    Key {
+        path: "pool.idle_transaction_timeout",
+        kind: Kind::DurationOrOff,
+        unset: Unset::Is("0"),
+        about: "A client that does nothing for so long in a transaction is disconnected, FATAL 25P03 (0 or off: no limit).",
+    },
+    Key {
+        path: "pool.transaction_timeout",
+        kind: Kind::DurationOrOff,
+        unset: Unset::Is("0"),
+        about: "A client whose transaction has lasted for so long is disconnected, FATAL 25P04 (0 or off: no limit).",
+    },
+    Key {
+        path: "pool.wait_notice_after",
+        kind: Kind::DurationOrOff,
+        unset: Unset::Is("0"),
+        about: "A client that has waited for a server for so long gets a NOTICE (0 or off: none).",
+    },
+    Key {
         path: "pool.reset_query",
         kind: Kind::Text,
         unset: Unset::Is("DISCARD ALL"),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::keepalive::Keepalive;
 use super::keys::{Key, Kind, Unset};
 use super::limits::CLIENTS_MAX;
 use super::listen::{self, ListenAddr};
@@ -26,7 +27,37 @@ pub(super) const KEYS: &[Key] = &[
         path: "proxy.login_timeout",
         kind: Kind::Duration,
         unset: Unset::Is("30s"),
-        about: "How long a client may take from connecting to being logged in.",
+        about: "How long a client may take from connecting to being logged in (0: for ever).",
+    },
+    Key {
+        path: "proxy.client_idle_timeout",
+        kind: Kind::DurationOrOff,
+        unset: Unset::Is("0"),
+        about: "A client that does nothing for so long outside a transaction is disconnected, FATAL 57P01 (0 or off: no limit).",
+    },
+    Key {
+        path: "proxy.tcp_keepalives_idle",
+        kind: Kind::Duration,
+        unset: Unset::Is("0"),
+        about: "After so long without traffic the kernel asks a client whether it is there, in whole seconds (0: the system's default).",
+    },
+    Key {
+        path: "proxy.tcp_keepalives_interval",
+        kind: Kind::Duration,
+        unset: Unset::Is("0"),
+        about: "How long until it is asked again when it does not answer, in whole seconds (0: the system's default).",
+    },
+    Key {
+        path: "proxy.tcp_keepalives_count",
+        kind: Kind::Whole(0, 127),
+        unset: Unset::Is("0"),
+        about: "How often it is asked in vain before the connection is lost (0: the system's default).",
+    },
+    Key {
+        path: "proxy.tcp_user_timeout",
+        kind: Kind::Duration,
+        unset: Unset::Is("0"),
+        about: "How long what was sent to a client may be unacknowledged before the connection is lost (0: the system's default).",
     },
     Key {
         path: "proxy.allow_replication",
@@ -67,8 +98,12 @@ pub struct Proxy {
     pub listen: Vec<ListenAddr>,
     /// How long running transactions may take to end after a stop signal; zero ends them at once.
     pub shutdown_timeout: Duration,
-    /// How long a client may take from connecting to being logged in.
+    /// How long a client may take from connecting to being logged in; zero is for ever.
     pub login_timeout: Duration,
+    /// How long a client may do nothing outside a transaction; zero is off too.
+    pub client_idle_timeout: Option<Duration>,
+    /// How TCP notices that a client is gone.
+    pub keepalive: Keepalive,
     /// Whether replication connections are passed through.
     pub allow_replication: bool,
     /// The most of them, over all shards.
@@ -87,6 +122,11 @@ pub(super) struct Section {
     listen: Vec<String>,
     shutdown_timeout: Duration,
     login_timeout: Duration,
+    client_idle_timeout: Option<Duration>,
+    tcp_keepalives_idle: Duration,
+    tcp_keepalives_interval: Duration,
+    tcp_keepalives_count: u32,
+    tcp_user_timeout: Duration,
     allow_replication: bool,
     max_replication_connections: u32,
     max_clients: u32,
@@ -96,17 +136,20 @@ pub(super) struct Section {
 
 impl Section {
     pub(super) fn resolve(self, report: &mut Report) -> Option<Proxy> {
-        if self.login_timeout.is_zero() {
-            report.at(
-                "proxy.login_timeout",
-                "expected more than 0: nobody could log in",
-            );
-        }
+        let keepalive = Keepalive {
+            idle: self.tcp_keepalives_idle,
+            interval: self.tcp_keepalives_interval,
+            count: self.tcp_keepalives_count,
+            user_timeout: self.tcp_user_timeout,
+        };
+        keepalive.check("proxy", report);
         match listen::parse_all(&self.listen) {
             Ok(listen) => Some(Proxy {
                 listen,
                 shutdown_timeout: self.shutdown_timeout,
                 login_timeout: self.login_timeout,
+                client_idle_timeout: self.client_idle_timeout,
+                keepalive,
                 allow_replication: self.allow_replication,
                 max_replication_connections: self.max_replication_connections,
                 max_clients: self.max_clients,

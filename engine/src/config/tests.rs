@@ -64,6 +64,7 @@ fn a_minimal_file_gets_every_default() {
             mailbox: 4096,
             dns_interval: Some(Duration::from_secs(15)),
             hosts_file: None,
+            memory_max: MemoryMax::Off,
             instance_id: None
         }
     );
@@ -183,7 +184,7 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
         ),
         (
             "engine:\n  zzzzzz: 5",
-            "pgmux.yaml:2: engine.zzzzzz: this key is not known; expected one of shards, pin, balance, mailbox, dns_interval, hosts_file, instance_id",
+            "pgmux.yaml:2: engine.zzzzzz: this key is not known; expected one of shards, pin, balance, mailbox, dns_interval, hosts_file, memory_max, instance_id",
         ),
     ];
     for (front, message) in table {
@@ -194,8 +195,8 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
 #[test]
 fn keys_that_nothing_would_heed_are_refused() {
     for key in [
-        "pool: {query_timeout: 5s}",
-        "proxy: {client_idle_timeout: 5s}",
+        "pool: {prepared_statement_mode: proxy}",
+        "proxy: {query_timeout: 5s}",
         "cache: {enabled: true}",
     ] {
         assert!(
@@ -301,8 +302,20 @@ fn wrong_types_are_refused_with_what_was_expected_and_what_was_there() {
             "proxy.shutdown_timeout: expected a duration",
         ),
         (
-            "proxy: {login_timeout: 0}",
-            "proxy.login_timeout: expected more than 0: nobody could log in",
+            "proxy: {tcp_keepalives_idle: 1500ms}",
+            "proxy.tcp_keepalives_idle: expected whole seconds up to 32767s",
+        ),
+        (
+            "backend: {tcp_user_timeout: 1us}",
+            "backend.tcp_user_timeout: expected whole milliseconds",
+        ),
+        (
+            "engine: {memory_max: 120%}",
+            "engine.memory_max: expected a size such as 512MB, a part such as 80%, or 0, got \"120%\"",
+        ),
+        (
+            "pool: {query_timeout: 5}",
+            "pool.query_timeout: expected a duration with its unit",
         ),
         (
             "proxy: {listen: []}",
@@ -458,6 +471,7 @@ auth: {users: [{username: u, password: p}]}
             health_check_timeout: Duration::from_millis(900),
             reset_query: String::new(),
             max_prepared_statements: 9,
+            ..PoolSettings::default()
         }
     );
     assert_eq!((a.user.as_str(), a.database.as_str()), ("own", "real"));

@@ -14,6 +14,10 @@ const FIXED: &[(&str, &str)] = &[
         "the socket is bound when the process starts",
     ),
     (
+        "engine.memory_max",
+        "whoever looks after the memory is started with the process",
+    ),
+    (
         "engine.",
         "shards, and what numbers their clients, are made when the process starts",
     ),

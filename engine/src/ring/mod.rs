@@ -34,7 +34,7 @@ pub use chunk::Chunk;
 pub use driver::drive;
 pub use late::Late;
 pub use socket::{Detached, RxEnd, Socket};
-pub use sys::Slice;
+pub use sys::{Slice, return_free_memory};
 pub use timer::{Elapsed, Sleep};
 pub use wake::WakeHandle;
 
@@ -158,6 +158,11 @@ impl Ring {
     /// The same in microseconds since the ring was made: what took how long.
     pub fn micros(&self) -> u64 {
         self.0.micros.get()
+    }
+
+    /// When [`Ring::micros`] is so much.
+    pub fn moment(&self, micros: u64) -> Instant {
+        self.0.made + std::time::Duration::from_micros(micros)
     }
 
     /// Reads the clock, once a turn.

@@ -92,13 +92,19 @@ impl Drop for InFlight {
 }
 
 /// Sends a cancel request for what the server does now, beside the
-/// connection, and holds the server until it has arrived.
-pub fn send(pool: &Rc<ShardPool>, handle: Handle, waker: Option<Waker>, guards: Vec<Guard>) {
-    let Some(key) = handle.key else { return };
+/// connection, and holds the server until it has arrived. False when too many
+/// are under way.
+pub fn send(
+    pool: &Rc<ShardPool>,
+    handle: Handle,
+    waker: Option<Waker>,
+    guards: Vec<Guard>,
+) -> bool {
+    let Some(key) = handle.key else { return true };
     let shard = &pool.shard;
     if shard.cancels.sent.get() >= CANCELS || handle.cancels.under_way() >= CANCELS_OF_SERVER {
         bump(&shard.counters.cancels_dropped);
-        return;
+        return false;
     }
     let in_flight = InFlight::new(pool, handle.cancels, waker, guards);
     let secure = handle.secure;
@@ -117,6 +123,7 @@ pub fn send(pool: &Rc<ShardPool>, handle: Handle, waker: Option<Waker>, guards: 
         let database = in_flight.pool.group().name.clone();
         tracing::warn!(%database, %error, "a cancel request could not be delivered");
     });
+    true
 }
 
 /// PostgreSQL closes the connection once the signal has been sent, so its

@@ -1,7 +1,7 @@
 //! Making a server that a client left behind fit for the next, or closing it.
 
 use super::cancel;
-use super::dialog::Broken;
+use super::dialog::{Broken, LEFT};
 use super::{Server, Slot, internal_name};
 use crate::limits::{CLEAN, FAREWELL};
 use crate::ring::task;
@@ -133,7 +133,7 @@ async fn end_work(pool: &Rc<ShardPool>, server: &mut Server) -> Result<(), Broke
 fn end_requests(server: &mut Server) -> Result<(), Broken> {
     let mut out = Vec::new();
     let unwritable = |_| Broken::Unexpected(b'S');
-    server.fail_copy()?;
+    server.fail_copy(LEFT)?;
     if server.ledger.has_open_batch() {
         Describe {
             kind: Target::Statement,

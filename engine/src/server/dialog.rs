@@ -134,7 +134,7 @@ impl Server {
         while !self.ledger.is_empty() {
             let message = read(&self.socket, &mut self.frames, LOGIN_MESSAGE_BYTES).await?;
             self.book(&message, &mut answer)?;
-            self.fail_copy()?;
+            self.fail_copy(LEFT)?;
             self.end_skipping()?;
             while self.ledger.take_local().is_some() {}
         }
@@ -142,12 +142,10 @@ impl Server {
     }
 
     /// Whoever wanted to send data is not there any more.
-    pub fn fail_copy(&mut self) -> Result<(), Broken> {
+    pub fn fail_copy(&mut self, reason: &[u8]) -> Result<(), Broken> {
         if self.ledger.is_copy_in() {
             let mut out = Vec::new();
-            let fail = CopyFail {
-                reason: b"the client has left",
-            };
+            let fail = CopyFail { reason };
             fail.encode(&mut out)
                 .map_err(|_| Broken::Unexpected(b'f'))?;
             self.socket.write(&out);
@@ -240,3 +238,6 @@ fn columns(body: &[u8]) -> Option<Vec<Option<Box<[u8]>>>> {
             .collect(),
     )
 }
+
+/// Why COPY data end that a client has left behind.
+pub const LEFT: &[u8] = b"the client has left";

@@ -193,7 +193,7 @@ async fn connect(pool: &ShardPool) -> Result<(Socket, SockAddr), LoginError> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in addresses {
         let attempt = async {
-            let socket = net::outgoing(&address)?;
+            let socket = net::outgoing(&address, &pool.group().keepalive)?;
             ring.connect(socket, address.clone()).await
         };
         let deadline = Some(Instant::now() + patience);

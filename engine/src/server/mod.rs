@@ -21,7 +21,7 @@ pub use note::{Note, UnnamedStatement};
 pub use parameters::Parameters;
 pub use statements::{
     Definition, Meaning, PREFIX, Prepared, Statement, fresh_number, internal_name, is_internal,
-    statement_key,
+    statement_key, timeout_hint,
 };
 
 use crate::link::Link;

@@ -221,6 +221,7 @@ mod tests {
                 rest_at: 0,
             },
             effects: Effects::NONE,
+            hint: 0,
         };
         Rc::new(Statement {
             name: name.as_bytes().into(),

@@ -130,7 +130,7 @@ async fn shake_hands(
 
 /// Connects to a server once more, for a word beside its connection.
 pub async fn reconnect(pool: &ShardPool, address: SockAddr, tls: bool) -> io::Result<Link> {
-    let socket = net::outgoing(&address)?;
+    let socket = net::outgoing(&address, &pool.group().keepalive)?;
     let socket = pool.shard.ring.connect(socket, address).await?;
     let way = if tls { Way::Tls } else { Way::Clear };
     begin(pool, socket, way)

@@ -19,6 +19,8 @@ pub struct Definition {
     pub meaning: Meaning,
     /// What the text may do to the session.
     pub effects: Effects,
+    /// The time that it asks for, see [`timeout_hint`].
+    pub hint: u32,
 }
 
 /// What tells a definition from all others, on any shard: the settings that
@@ -29,6 +31,23 @@ pub struct Meaning {
     pub key: Arc<[u8]>,
     /// Where the body begins.
     pub rest_at: usize,
+}
+
+/// The time that a text asks for, in milliseconds; 0 when it asks for none.
+#[inline]
+pub fn timeout_hint(text: &[u8]) -> u32 {
+    router::hint::timeout(text).map_or(0, |time| {
+        u32::try_from(time.as_millis()).unwrap_or(u32::MAX).max(1)
+    })
+}
+
+impl Meaning {
+    /// The text itself.
+    pub fn text(&self) -> &[u8] {
+        let rest = &self.key[self.rest_at..];
+        let end = rest.iter().position(|byte| *byte == 0);
+        &rest[..end.unwrap_or(rest.len())]
+    }
 }
 
 impl Definition {
@@ -230,6 +249,7 @@ mod tests {
                 rest_at: 0,
             },
             effects: Effects::default(),
+            hint: 0,
         })
     }
 

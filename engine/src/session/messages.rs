@@ -7,7 +7,7 @@
 use super::body::Verdict;
 use super::prepare::is_surely_readable;
 use super::{End, Session};
-use crate::server::{Note, Slot, is_internal};
+use crate::server::{Note, Slot, is_internal, timeout_hint};
 use protocol::encode::EncodeError;
 use protocol::frame::Head;
 use protocol::frontend::{Close, Target};
@@ -113,6 +113,10 @@ impl Session {
         if let Some(server) = &mut self.server {
             server.unnamed = Slot::Empty;
             server.ledger.push(Kind::Query, Whose::Client, note);
+        }
+        let hint = timeout_hint(body);
+        if hint != 0 {
+            self.note_hint(hint);
         }
         Ok(Verdict::Relay)
     }

@@ -21,6 +21,8 @@
 //! | `ask` | the question what the session holds, together with a request |
 //! | `custom` | the names of custom settings in texts and parameters |
 //! | `cancel` | what a cancel request is for |
+//! | `clock` | what the session is at, and since when |
+//! | `patience` | how long what may take, and what comes when its time is up |
 //! | `moving` | a client that goes on on another shard |
 //! | `lease` | getting a server, giving it back, what it must be asked before |
 //! | `replies` | frames what the server sends, books it in the ledger |
@@ -29,12 +31,14 @@
 mod ask;
 mod body;
 mod cancel;
+mod clock;
 mod custom;
 mod deallocate;
 mod lease;
 mod messages;
 mod moving;
 mod native;
+mod patience;
 mod prepare;
 mod refuse;
 mod replies;
@@ -50,10 +54,11 @@ use crate::link::Link;
 use crate::server::clean::{self, Departure};
 use crate::server::{Parameters, Server};
 use crate::settings::{Entries, Label};
-use crate::shard::{Refusal, Seat, Shard, ShardPool, Wishes};
+use crate::shard::{Refusal, Seat, Shard, ShardPool, Wishes, bump};
 use ::pool::config::PoolMode;
 use ask::Ending;
 use body::Body;
+use clock::{Clock, News};
 use custom::CustomNames;
 pub use moving::Guest;
 use protocol::error::SqlState;
@@ -126,6 +131,12 @@ pub struct Session {
     cancels_bound: u32,
     /// The client will say no more.
     goodbye: bool,
+    /// Where something is limited in time.
+    clock: Option<Box<Clock>>,
+    /// What the clock has not heard of.
+    news: News,
+    /// The time that the statement bound last asks for, in milliseconds.
+    bound_hint: u32,
     /// The server has sent something; see [`Session::take_leave`].
     relayed: bool,
     /// The client has broken the protocol, or has said goodbye: after what it is owed it gets this
@@ -150,6 +161,8 @@ enum End {
     /// The server is of no use any more; the client is told so, unless that
     /// would stand in the middle of a message.
     Torn(Option<Vec<u8>>),
+    /// Its time is up: what it has under way is given up.
+    Cut(Option<Vec<u8>>),
 }
 
 impl Session {
@@ -161,7 +174,7 @@ impl Session {
         label: Rc<Label>,
         entered: Entered,
     ) -> Box<Self> {
-        Box::new(Self {
+        let mut session = Box::new(Self {
             shard,
             mode: pool.mode(),
             pool,
@@ -191,9 +204,14 @@ impl Session {
             told: None,
             cancels_bound: 0,
             goodbye: false,
+            clock: None,
+            news: News::default(),
+            bound_hint: 0,
             relayed: false,
             fate: None,
-        })
+        });
+        session.follow_limits();
+        session
     }
 
     /// Serves the client until it leaves or must leave, or moves to another
@@ -287,7 +305,8 @@ impl Session {
             self.release_if_free(cx);
         }
         self.obey(cx)?;
-        self.notice_the_end()
+        self.notice_the_end()?;
+        self.mind_time(cx)
     }
 
     /// What others want of this session.
@@ -319,6 +338,13 @@ impl Session {
         if wishes.has(Wishes::REMOVED) && self.is_idle() {
             return Err(End::Saying(self.removed()));
         }
+        if wishes.has(Wishes::LIMITS) {
+            self.entered.control.unwant(Wishes::LIMITS);
+            self.follow_limits();
+        }
+        if wishes.has(Wishes::SHED) {
+            self.be_shed()?;
+        }
         self.move_if_wanted(cx)
     }
 
@@ -336,6 +362,23 @@ impl Session {
             "terminating connection because user \"{user}\" is not in the configuration any more"
         );
         fatal(SqlState::INVALID_AUTHORIZATION_SPECIFICATION, &text)
+    }
+
+    /// Memory is short, and this client is one of those that are to leave as
+    /// soon as they have no transaction; if it still is by then.
+    fn be_shed(&mut self) -> Result<(), End> {
+        if !self.shard.memory.is_tight() {
+            self.entered.control.unwant(Wishes::SHED);
+            return Ok(());
+        }
+        let server = self.server.as_ref();
+        let at_rest = server.is_none_or(|server| server.is_at_rest());
+        if !at_rest || self.is_waiting() || self.settling.is_some() {
+            return Ok(());
+        }
+        bump(&self.shard.counters.clients_shed);
+        let text = "terminating connection because pgmux is short of memory";
+        Err(End::Saying(fatal(SqlState::ADMIN_SHUTDOWN, text)))
     }
 
     /// Between transactions, with nothing asked. A server that is kept from one
@@ -408,6 +451,7 @@ impl Session {
         let departure = match &end {
             End::Goodbye | End::Saying(_) => Departure::Polite,
             End::Leaving { .. } | End::Gone | End::Moving(_) => Departure::Abrupt,
+            End::Cut(_) => Departure::Abrupt,
             End::Torn(_) => Departure::Lost,
         };
         self.part_with_server(departure);
@@ -416,7 +460,7 @@ impl Session {
             End::Saying(words) => words,
             // What has been relayed still has to leave.
             End::Goodbye => Vec::new(),
-            End::Torn(words) => words.unwrap_or_default(),
+            End::Torn(words) | End::Cut(words) => words.unwrap_or_default(),
         };
         say_and_close(&self.socket, &words).await;
     }

@@ -40,6 +40,8 @@ pub struct Guest {
     frames: Deframer,
     custom: Option<Box<CustomNames>>,
     told: Option<Box<Parameters>>,
+    /// For how long it has been idle, in microseconds.
+    idle_for: u64,
 }
 
 impl Session {
@@ -148,6 +150,7 @@ impl Session {
             frames: self.frames,
             custom: self.custom.clone(),
             told: self.told.clone(),
+            idle_for: self.idle_for(),
         }
     }
 }
@@ -204,6 +207,7 @@ impl Guest {
         session.custom = guest.custom;
         session.told = guest.told;
         session.frames = guest.frames;
+        session.was_idle_for(guest.idle_for);
         task::spawn(client::serve_guest(counted, session));
     }
 }

@@ -15,6 +15,7 @@
 
 use super::Session;
 use super::body::Verdict;
+use super::clock::News;
 use super::prepare::text_of;
 use crate::server::{Note, Server, Statement, fresh_number, internal_name, is_internal};
 use protocol::backend::TransactionStatus;
@@ -204,6 +205,9 @@ impl Session {
     /// A message has been carried out, of which the client's view of its
     /// statements waited to hear. To whom its answer goes.
     pub(super) fn confirmed(&mut self, server: &mut Server, entry: Entry<Note>) -> Whose {
+        if entry.kind == Kind::Execute {
+            self.news.note(News::ANSWERED);
+        }
         match entry.note {
             Some(Note::Makes(statement)) => {
                 if let Some(native) = &mut server.native {

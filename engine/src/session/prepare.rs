@@ -6,7 +6,7 @@ use super::Session;
 use super::body::Verdict;
 use super::refuse::error;
 use crate::server::{
-    Definition, Note, Slot, Statement, UnnamedStatement, internal_name, is_internal,
+    Definition, Note, Slot, Statement, UnnamedStatement, internal_name, is_internal, timeout_hint,
 };
 use protocol::encode::EncodeError;
 use protocol::error::SqlState;
@@ -29,6 +29,10 @@ impl Session {
             self.push(Kind::Parse, None);
             return Ok(Verdict::Relay);
         };
+        if self.shard.memory.is_tight() && (!name.is_empty() || rest.len() > SMALL_TEXT) {
+            let text = "pgmux is short of memory and keeps no more prepared statements for now";
+            return self.fail(Kind::Parse, SqlState::OUT_OF_MEMORY, text, out);
+        }
         match (name.is_empty(), whole) {
             (true, _) => {
                 let effects = effects_of(rest, whole);
@@ -304,6 +308,10 @@ impl Session {
             }
             self.ensure_unnamed(out)?;
             self.push(Kind::Bind, None);
+            let unnamed = self.statements.as_ref();
+            let unnamed = unnamed.and_then(|statements| statements.unnamed.as_ref());
+            let hint = unnamed.map_or(0, |unnamed| timeout_hint(text_of(&unnamed.rest)));
+            self.note_bound_hint(hint);
             return Ok(Verdict::Relay);
         }
         let known = self
@@ -328,7 +336,9 @@ impl Session {
             self.note_custom_parameters(body, known.definition.effects);
         }
         if self.is_native() {
-            return self.use_natively(Kind::Bind, name, out);
+            let verdict = self.use_natively(Kind::Bind, name, out);
+            self.note_bound_hint(known.definition.hint);
+            return verdict;
         }
         let internal = internal_name(self.ensure_prepared(&known.definition, out)?);
         // Only the header and the names are written anew; a body that is
@@ -344,7 +354,9 @@ impl Session {
             out.push(0);
         }
         out.extend_from_slice(rest);
+        let hint = known.definition.hint;
         self.push(Kind::Bind, Some(Note::Uses(called(known, name))));
+        self.note_bound_hint(hint);
         Ok(Verdict::Replace)
     }
 
@@ -509,6 +521,8 @@ pub(super) fn effects_of(rest: &[u8], whole: bool) -> Effects {
     }
 }
 
+/// The unnamed statement may be as long as this when memory is short.
+const SMALL_TEXT: usize = 16 * 1024;
 const TOO_MANY_STATEMENTS: &str =
     "the prepared statements of this session are larger than pgmux keeps (4 MiB)";
 /// The settings that change what a text means.

@@ -2,6 +2,7 @@
 
 use super::ask::is_answer_next;
 use super::body::{Body, Collected};
+use super::clock::News;
 use super::messages::CLOSE_COMPLETE;
 use super::requests::READY_IDLE;
 use super::window::Window;
@@ -259,6 +260,12 @@ impl Session {
                     return Err(Violated::Server);
                 };
                 server.status = status;
+                if entry.whose == Whose::Client {
+                    self.news.note(News::ANSWERED);
+                    if status == TransactionStatus::Idle {
+                        self.news.note(News::ENDED);
+                    }
+                }
                 let open = status != TransactionStatus::Idle && entry.whose == Whose::Client;
                 if open && self.mode == PoolMode::Statement {
                     return Err(Violated::Forbidden);
@@ -291,6 +298,7 @@ impl Session {
                         whose
                     }
                     Reply::Done(entry) => {
+                        self.news.note(News::ANSWERED);
                         self.on_command(server, body, None);
                         entry.whose
                     }
@@ -422,6 +430,12 @@ impl Session {
                     .map_or(Fate::Relay, Fate::Replace),
             },
             _ => Fate::Relay,
+        };
+        let fate = match fate {
+            Fate::Relay if is_cancelled(body) => {
+                self.timed_out().map_or(Fate::Relay, Fate::Replace)
+            }
+            fate => fate,
         };
         if let Some(cause) = cause {
             self.undo(server, cause, true);

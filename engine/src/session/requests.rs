@@ -5,6 +5,7 @@
 
 use super::ask::Ending;
 use super::body::{Body, Collected, Verdict};
+use super::clock::News;
 use super::messages::FLUSH;
 use super::window::Window;
 use super::{End, Session};
@@ -40,6 +41,7 @@ impl Session {
             let Some(chunk) = self.socket.take() else {
                 break;
             };
+            self.news.note(News::HEARD);
             let before = chunk.len();
             let mut window = Window::new(chunk);
             let progress = self.read_requests(cx, &mut window);
@@ -247,6 +249,9 @@ impl Session {
             Verdict::Relay => {
                 if let Some(server) = &mut self.server {
                     server.ledger.push(kind, Whose::Client, None);
+                    if self.bound_hint != 0 && kind == Kind::Execute {
+                        server.ledger.mark(self.bound_hint);
+                    }
                 }
                 self.relay_message(window, head);
             }

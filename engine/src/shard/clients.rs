@@ -63,7 +63,7 @@ pub struct Control {
 
 /// What others want of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wishes(u8);
+pub struct Wishes(u16);
 
 impl Wishes {
     /// It must leave as soon as it has no transaction.
@@ -82,6 +82,10 @@ impl Wishes {
     pub const REMOVED: Self = Self(32);
     /// Users are not in the configuration any more: is it one of them?
     pub const CHECK: Self = Self(64);
+    /// Its limits may have changed.
+    pub const LIMITS: Self = Self(256);
+    /// It must leave as soon as it has no transaction, for want of memory.
+    pub const SHED: Self = Self(512);
 
     /// This and that.
     pub const fn or(self, that: Self) -> Self {
@@ -206,6 +210,13 @@ impl Clients {
         }
     }
 
+    /// Has the client at this place look, if one is there.
+    pub fn wake(&self, slot: u32) {
+        if let Some(Entry::Here(control)) = self.places.borrow().get(slot as usize) {
+            control.wake();
+        }
+    }
+
     /// Asks up to `most` clients to move, those whose turn it is. Looks at so
     /// many places and no more, however many clients there are.
     pub(super) fn ask_to_move(&self, most: usize) {
@@ -221,6 +232,26 @@ impl Clients {
                 && !control.wishes.get().has(Wishes::MOVE)
             {
                 control.want(Wishes::MOVE);
+                control.wake();
+                asked += 1;
+            }
+        }
+    }
+
+    /// Asks a part of the clients to leave if they have no transaction, those
+    /// whose turn it is.
+    pub(super) fn ask_to_leave(&self) {
+        let places = self.places.borrow();
+        let mut asked = 0;
+        let most = self.here.get().div_ceil(SHED_PART);
+        for _ in 0..places.capacity() {
+            if asked >= most {
+                return;
+            }
+            let at = self.cursor.get() % places.capacity();
+            self.cursor.set(at + 1);
+            if let Some(Entry::Here(control)) = places.get(at) {
+                control.want(Wishes::SHED);
                 control.wake();
                 asked += 1;
             }
@@ -245,6 +276,8 @@ impl Clients {
     }
 }
 
+/// The part of the clients that is asked to leave in one go: a sixteenth.
+const SHED_PART: usize = 16;
 /// Places looked at in one go.
 const LOOK: usize = 256;
 

@@ -67,6 +67,24 @@ counters! {
     waits,
     /// Clients that waited in vain.
     wait_timeouts,
+    /// Requests that had no time left.
+    query_timeouts,
+    /// Of these, those whose server did not stop.
+    disobedient_servers,
+    /// Clients that did nothing for too long outside a transaction.
+    client_idle_timeouts,
+    /// Clients that did nothing for too long in a transaction.
+    idle_transaction_timeouts,
+    /// Transactions that had no time left.
+    transaction_timeouts,
+    /// Logins that had no time left.
+    login_timeouts,
+    /// Clients that were told that they wait.
+    wait_notices,
+    /// Logins refused for want of memory.
+    memory_refusals,
+    /// Idle clients sent away for want of memory.
+    clients_shed,
     /// Replies that answered nothing asked: both connections were closed.
     violations,
     /// Cancel requests received.

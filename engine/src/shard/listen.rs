@@ -53,7 +53,8 @@ fn place(shard: &Rc<Shard>, fd: OwnedFd) {
 pub(super) fn welcome(shard: &Rc<Shard>, fd: OwnedFd) {
     let counted = Counted(Some(Rc::clone(shard)));
     bump(&shard.counters.connections);
-    let tuned = net::tune_incoming(&fd).and_then(|()| net::source(&fd));
+    let tuned =
+        net::tune_incoming(&fd, &shard.config().proxy.keepalive).and_then(|()| net::source(&fd));
     let Ok(source) = tuned else {
         // The client has left already.
         return;

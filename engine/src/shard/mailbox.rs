@@ -118,6 +118,8 @@ pub enum Mail {
         /// The database's number.
         group: usize,
     },
+    /// Memory is short: some idle clients are to leave.
+    Shed,
     /// Somebody wants to see the counters.
     Stats(Sender<ShardStats>),
     /// A thread has finished a job of this shard.

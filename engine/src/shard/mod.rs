@@ -7,6 +7,7 @@ mod balance;
 mod cancel;
 mod clients;
 mod counters;
+mod deadlines;
 mod door;
 mod home;
 mod listen;
@@ -27,6 +28,7 @@ pub use balance::Balancer;
 pub use cancel::{Cancels, Capped};
 pub use clients::{Clients, Control, Key, Whereabouts, Wishes};
 pub use counters::{Counters, Times, bump};
+pub use deadlines::Deadlines;
 pub use door::{Door, Guest, Room};
 pub use home::Home;
 pub use listen::Counted;
@@ -43,9 +45,11 @@ pub use secret::CancelSecret;
 pub use targets::{TargetState, Targets, is_death};
 
 use crate::client::{Brakes, Places};
+use crate::config::TimeLimits;
 use crate::link::Handshakes;
+use crate::memory::{Memory, Resident};
 use crate::ring::{Ring, task};
-use crate::server::{Definition, Meaning};
+use crate::server::{Definition, Meaning, timeout_hint};
 use crate::signal::Signal;
 use crate::snapshot::{InForce, Snapshot};
 use ::pool::Budget;
@@ -78,6 +82,10 @@ pub struct Shard {
     pub times: Times,
     /// What it tells clients to be cancelled by.
     pub process_ids: ProcessIds,
+    /// When which client's time may be up.
+    pub deadlines: Deadlines,
+    /// The limits that clients have, each once.
+    pub limits: RefCell<Vec<Weak<TimeLimits>>>,
     /// Cancel requests on their way.
     pub cancels: Cancels,
     /// Clients that have not logged in.
@@ -103,6 +111,8 @@ pub struct Shard {
     pub reports: Arc<Reports>,
     /// The PostgreSQLs, for all shards.
     pub targets: Arc<Targets>,
+    /// Whether there is memory.
+    pub memory: Arc<Memory>,
     /// Clients of all shards.
     pub loads: Arc<Loads>,
     /// How it gives clients away.
@@ -169,6 +179,9 @@ impl Shard {
             stats.transactions += pool.transactions();
         }
         self.add_targets(&mut stats);
+        if self.id == 0 {
+            stats.memory_bytes = Resident::open().bytes();
+        }
         self.times.copy_to(&mut stats);
         stats.collecting_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         stats
@@ -233,6 +246,7 @@ impl Shard {
         let key = Arc::clone(&meaning.key);
         let definition = Rc::new(Definition {
             id: self.fresh_id(),
+            hint: timeout_hint(meaning.text()),
             meaning,
             effects,
         });

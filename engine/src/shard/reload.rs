@@ -74,6 +74,8 @@ impl Shard {
                 .insert(database.id, Rc::clone(&pool));
             task::spawn(pool.keep());
         }
+        // Of those that are here too, however long they have been idle.
+        self.clients.tell(None, Wishes::LIMITS);
         if snapshot.users_removed {
             self.clients.tell(None, Wishes::CHECK);
         }

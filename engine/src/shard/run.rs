@@ -1,12 +1,13 @@
 //! A shard's life, from its thread's start to its end.
 
 use super::{
-    Answers, Balancer, Cancels, Clients, Counters, Door, Loads, Mail, Mailbox, Offload, Postbox,
-    ProcessIds, Reports, Roles, Shard, Targets, Wishes, cancel, listen,
+    Answers, Balancer, Cancels, Clients, Counters, Deadlines, Door, Loads, Mail, Mailbox, Offload,
+    Postbox, ProcessIds, Reports, Roles, Shard, Targets, Wishes, cancel, deadlines, listen,
 };
 use crate::client::{Brakes, Places};
 use crate::config::Balance;
 use crate::link::Handshakes;
+use crate::memory::Memory;
 use crate::ring::{Ring, Sizes, drive, task};
 use crate::signal::Signal;
 use crate::snapshot::{InForce, Snapshot};
@@ -38,6 +39,8 @@ pub struct ShardSeed {
     pub reports: Arc<Reports>,
     /// The PostgreSQLs.
     pub targets: Arc<Targets>,
+    /// Whether there is memory.
+    pub memory: Arc<Memory>,
     /// Clients of all shards.
     pub loads: Arc<Loads>,
     /// The replication connections that all shards together may have.
@@ -77,6 +80,7 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         roles: seed.roles,
         reports: seed.reports,
         targets: seed.targets,
+        memory: seed.memory,
         loads: seed.loads,
         balancer: Balancer::default(),
         replications: seed.replications,
@@ -84,6 +88,8 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         clients: Clients::default(),
         counters: Counters::default(),
         times: super::Times::default(),
+        deadlines: Deadlines::default(),
+        limits: RefCell::default(),
         process_ids: ProcessIds::new(seed.snapshot.engine.instance_id, peers.len()),
         cancels: Cancels::new(seed.snapshot.peers.len()),
         snapshot: RefCell::new(Rc::new(InForce::new(seed.snapshot))),
@@ -111,6 +117,7 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
     for fd in seed.listeners {
         task::spawn(listen::accept(Rc::clone(&shard), ring.listener(fd)));
     }
+    task::spawn(deadlines::keep(Rc::clone(&shard)));
     task::spawn(watch_idle(Rc::clone(&shard)));
     task::spawn(read_mail(Rc::clone(&shard)));
     let (many_shards, clients) = (seed.crowded, Rc::clone(&shard));
@@ -168,6 +175,7 @@ fn open(shard: &Rc<Shard>, mail: Mail) {
         Mail::Stop => shard.clients.tell_all(Wishes::STOP),
         Mail::Guest(guest) => guest.settle_in(shard),
         Mail::Left { slot } => shard.clients.free(slot),
+        Mail::Shed => shard.clients.ask_to_leave(),
         Mail::Balance => shard.give_clients_away(),
         Mail::Server(arriving) => shard.on_arriving(*arriving),
         Mail::Budget { pool } => {

@@ -67,6 +67,14 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether it has something carried out, or ends a batch.
+    pub fn is_request(self) -> bool {
+        matches!(
+            self,
+            Kind::Query | Kind::FunctionCall | Kind::Execute | Kind::Sync
+        )
+    }
+
     /// Whether an error reply to it makes the server skip to `Sync`.
     fn is_extended(self) -> bool {
         !matches!(
@@ -102,6 +110,8 @@ pub struct Entry<Note> {
     pub note: Option<Note>,
     /// A `Flush` was sent behind it: its reply is not held back.
     flushed: bool,
+    /// The owner's number for it, 0 for none.
+    mark: u32,
 }
 
 impl<Note> Entry<Note> {
@@ -111,6 +121,7 @@ impl<Note> Entry<Note> {
             whose,
             note,
             flushed: false,
+            mark: 0,
         }
     }
 }
@@ -189,6 +200,27 @@ impl<Note> Ledger<Note> {
         if let Some(last) = self.queue.back_mut() {
             last.flushed = true;
         }
+    }
+
+    /// Gives what was pushed last a number.
+    pub fn mark(&mut self, number: u32) {
+        if let Some(last) = self.queue.back_mut() {
+            last.mark = number;
+        }
+    }
+
+    /// The number of the request that is being answered: of a batch, up to its
+    /// next `Execute`.
+    pub fn marked(&self) -> Option<u32> {
+        for entry in &self.queue {
+            if entry.mark != 0 {
+                return Some(entry.mark);
+            }
+            if entry.kind.is_request() {
+                return None;
+            }
+        }
+        None
     }
 
     /// The client sent `Sync` while the server takes COPY data: the server

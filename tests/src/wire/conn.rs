@@ -101,6 +101,16 @@ impl Conn {
         })
     }
 
+    /// A connection that is there already.
+    pub fn over(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        Ok(Self {
+            stream: Stream::Tcp(stream),
+            received: Vec::new(),
+            patience: PATIENCE,
+        })
+    }
+
     /// Connects by TCP with a receive buffer of `bytes`, for a client that is slow to read.
     pub fn open_narrow(address: SocketAddr, bytes: usize) -> io::Result<Self> {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;

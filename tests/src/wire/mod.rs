@@ -42,6 +42,11 @@ impl Message {
             .collect()
     }
 
+    /// A field of an ErrorResponse or NoticeResponse, empty when there is none.
+    pub fn field(&self, field: u8) -> String {
+        error_field(&self.body, field).unwrap_or_default()
+    }
+
     /// The SQLSTATE of an ErrorResponse or NoticeResponse.
     pub fn sqlstate(&self) -> String {
         error_field(&self.body, b'C').unwrap_or_default()

@@ -18,8 +18,10 @@
 #![allow(unsafe_code)]
 
 mod buffers;
+mod memory;
 
 pub use buffers::Slice;
+pub use memory::return_free_memory;
 
 use super::chunk::Chunk;
 use buffers::Buffers;
