@@ -2,6 +2,7 @@
 
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -413,9 +414,14 @@ fn pgmux(shards: usize, configure: impl FnOnce(Config) -> Config) -> (Pgmux, Str
     let database = cluster().fresh_database();
     let config = Config::new(cluster(), &database)
         .shards(shards)
-        .set("proxy.allow_replication", true);
+        .set("proxy.allow_replication", true)
+        // pg_basebackup names its slot by its process id, which is pgmux's.
+        .set("engine.instance_id", INSTANCES.fetch_add(1, Relaxed));
     (Pgmux::start(&configure(config)), database)
 }
+
+/// Each pgmux in front of the cluster has a number of its own.
+static INSTANCES: AtomicU8 = AtomicU8::new(1);
 
 /// Runs one of PostgreSQL's programs on pgmux.
 fn run(pgmux: &Pgmux, name: &str, configure: impl FnOnce(&mut Command) -> &mut Command) -> Output {

@@ -2,6 +2,7 @@
 
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use tests::cluster::{Cluster, Options, PASSWORD};
 use tests::direct::Direct;
@@ -212,9 +213,14 @@ fn pgmux(
     let dir = TempDir::new("replication").expect("a directory");
     let config = Config::new(cluster(), &database)
         .shards(shards)
-        .set("proxy.allow_replication", true);
+        .set("proxy.allow_replication", true)
+        // pg_basebackup names its slot by its process id, which is pgmux's.
+        .set("engine.instance_id", INSTANCES.fetch_add(1, Relaxed));
     (Pgmux::start(&configure(config, &dir)), database, dir)
 }
+
+/// Each pgmux in front of the cluster has a number of its own.
+static INSTANCES: AtomicU8 = AtomicU8::new(1);
 
 /// Runs one of PostgreSQL's programs on pgmux.
 fn run(
