@@ -1,5 +1,6 @@
 //! The targets that pgmux must meet, and whether it does.
 
+pub mod first;
 pub mod scale;
 pub mod secure;
 

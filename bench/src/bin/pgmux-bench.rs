@@ -107,7 +107,14 @@ fn run(args: &Args) -> Result<bool> {
     let report = Report {
         machine,
         settings: settings(args),
-        checks: checks(args, &results, scaling.as_ref(), secured.as_ref(), &idle),
+        checks: checks(
+            args,
+            &results,
+            scaling.as_ref(),
+            secured.as_ref(),
+            first.as_ref(),
+            &idle,
+        ),
         scaling,
         secured,
         targets,
@@ -147,11 +154,13 @@ fn checks(
     results: &Results,
     scaling: Option<&Scaling>,
     secured: Option<&Secured>,
+    first: Option<&first::Figures>,
     idle: &[(String, Auth, idle::Figures)],
 ) -> Vec<Check> {
     let mut checks = verdict::judge(results, &args.shards, idle);
     checks.extend(scaling.map(verdict::scale::judge).unwrap_or_default());
     checks.extend(secured.map(verdict::secure::judge).unwrap_or_default());
+    checks.extend(first.map(verdict::first::judge));
     checks
 }
 
