@@ -290,6 +290,9 @@ fn statements_and_settings(bench: &mut Bench) {
     bench.direct.run(
         "create table narrow(a int); insert into narrow values (1); grant all on narrow to app",
     );
+    // Those who have set nothing must not get what the others have set, wherever the server comes from.
+    let mut plain = bench.one_on_each();
+    let default = bench.direct.text("show work_mem");
     let mut clients = bench.one_on_each();
     for (number, client) in clients.iter_mut().enumerate() {
         client.query(&format!("set work_mem = '{}MB'", 20 + number));
@@ -303,6 +306,8 @@ fn statements_and_settings(bench: &mut Bench) {
             assert_eq!(sum, (round + number).to_string());
             let expected = format!("{}MB", 20 + number);
             assert_eq!(client.value("show work_mem"), expected);
+            let next = (number + 1) % bench.shards;
+            assert_eq!(plain[next].value("show work_mem"), default);
         }
     }
     // The copy that the server has is of before the change, and PostgreSQL says so. Had it been made again after the

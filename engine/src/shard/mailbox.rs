@@ -276,3 +276,50 @@ impl Shard {
 
 /// Before a full mailbox is tried again: its shard empties it each turn.
 const FULL_POLL: Duration = Duration::from_millis(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::Sizes;
+
+    fn mailbox() -> Mailbox {
+        let ring = Ring::new(Sizes::default()).expect("a ring");
+        Mailbox::new(&ring, 1)
+    }
+
+    #[test]
+    fn what_must_not_be_lost_comes_back_and_a_hint_is_remembered_once() {
+        let mailbox = mailbox();
+        let postbox = mailbox.postbox();
+        assert!(postbox.post(Mail::Balance));
+        assert!(!mailbox.take_missed());
+        let back = postbox.try_post(Mail::Left { slot: 7 });
+        assert!(matches!(
+            back,
+            Err(TrySendError::Full(Mail::Left { slot: 7 }))
+        ));
+        assert!(!mailbox.take_missed(), "it was no hint");
+        assert!(!postbox.post(Mail::Balance));
+        assert!(matches!(mailbox.take(), Some(Mail::Balance)));
+        assert!(mailbox.take().is_none());
+        assert!(mailbox.take_missed() && !mailbox.take_missed());
+    }
+
+    /// On the only thread: it would wait for ever.
+    #[test]
+    fn answers_and_the_words_of_the_process_never_wait_for_room() {
+        let mailbox = mailbox();
+        let postbox = mailbox.postbox();
+        postbox.post(Mail::Balance);
+        for id in 0..1000 {
+            let result = Box::new(());
+            assert!(postbox.post(Mail::Done { id, result }));
+        }
+        assert!(postbox.post(Mail::Stop));
+        for expected in 0..1000 {
+            assert!(matches!(mailbox.take(), Some(Mail::Done { id, .. }) if id == expected));
+        }
+        assert!(matches!(mailbox.take(), Some(Mail::Stop)));
+        assert!(matches!(mailbox.take(), Some(Mail::Balance)));
+    }
+}
