@@ -17,6 +17,8 @@ pub(crate) fn page(figures: &Figures) -> String {
     queries(&mut page, figures);
     pools(&mut page, figures);
     servers(&mut page, &figures.all);
+    health(&mut page, &figures.all);
+    timeouts(&mut page, &figures.all);
     cancels(&mut page, &figures.all);
     shards(&mut page, figures);
     maintenance(&mut page, figures);
@@ -248,6 +250,80 @@ fn servers(page: &mut Exposition, all: &ShardStats) {
         "Servers from the first attempt to connect until they were logged in.",
     )
     .histogram(&[], &all.server_login, 0);
+}
+
+fn health(page: &mut Exposition, all: &ShardStats) {
+    let role = [("role", "writer")];
+    page.counter(
+        "pgmux_pool_warm_connections_total",
+        "Servers opened though no client waited for one, to reach pool.min_connections.",
+    )
+    .sample(&role, all.pool_warm_connections);
+    page.counter(
+        "pgmux_pool_warm_errors_total",
+        "Logins for that which failed.",
+    )
+    .sample(&role, all.pool_warm_errors);
+    page.counter(
+        "pgmux_health_checks_total",
+        "Idle servers asked whether they are alive, by what came of it.",
+    )
+    .sample(
+        &[("result", "ok")],
+        all.health_checks.saturating_sub(all.health_check_failures),
+    )
+    .sample(&[("result", "failed")], all.health_check_failures);
+    page.counter(
+        "pgmux_servers_died_total",
+        "Servers that died while a client used them.",
+    )
+    .sample(&[], all.servers_died);
+    page.gauge(
+        "pgmux_circuit_breakers",
+        "Targets now whose circuit breaker is not closed, by its state.",
+    )
+    .sample(&[("state", "open")], all.breakers_open)
+    .sample(&[("state", "half_open")], all.breakers_half_open);
+    page.counter(
+        "pgmux_circuit_breaker_opens_total",
+        "Times that a circuit breaker has opened.",
+    )
+    .sample(&[], all.breaker_opens);
+    page.counter(
+        "pgmux_circuit_breaker_refusals_total",
+        "Clients refused because a circuit breaker was open.",
+    )
+    .sample(&[], all.breaker_refusals);
+}
+
+fn timeouts(page: &mut Exposition, all: &ShardStats) {
+    page.counter(
+        "pgmux_query_timeout_total",
+        "Requests that had no time left.",
+    )
+    .sample(&[("target", "writer")], all.query_timeouts);
+    page.counter(
+        "pgmux_client_idle_timeout_total",
+        "Clients that did nothing for too long outside a transaction.",
+    )
+    .sample(&[], all.client_idle_timeouts);
+    page.counter(
+        "pgmux_transaction_timeout_total",
+        "Transactions that had no time left, by what they had it for.",
+    )
+    .sample(&[("kind", "idle")], all.idle_transaction_timeouts)
+    .sample(&[("kind", "whole")], all.transaction_timeouts);
+    page.counter(
+        "pgmux_login_timeout_total",
+        "Logins of clients that had no time left.",
+    )
+    .sample(&[], all.login_timeouts);
+    page.counter(
+        "pgmux_memory_refusals_total",
+        "Logins refused, and idle clients sent away, for want of memory.",
+    )
+    .sample(&[("what", "login")], all.memory_refusals)
+    .sample(&[("what", "idle")], all.clients_shed);
 }
 
 fn cancels(page: &mut Exposition, all: &ShardStats) {

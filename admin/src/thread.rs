@@ -81,6 +81,8 @@ impl Thread {
                 let counts = Arc::new(Counts::default());
                 let life = || live(&handle, &listening, &counts, &stopped);
                 supervise(life, &counts, &stopped);
+                // Who waits for the end may want the addresses.
+                drop(listening);
                 // Nobody waits for it any more.
                 let _ = end.send(());
             })?;

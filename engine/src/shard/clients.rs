@@ -182,19 +182,21 @@ impl Clients {
         }
     }
 
-    /// Hands the clients of up to `most` places to `look`, from a place on;
-    /// where to go on, if there is more.
+    /// Hands the clients of up to `most` places to `look`, from a place on, until
+    /// it says that it has enough; where to go on, if there is more.
     pub(super) fn walk(
         &self,
         from: usize,
         most: usize,
-        mut look: impl FnMut(u32, &Control),
+        mut look: impl FnMut(u32, &Control) -> bool,
     ) -> Option<usize> {
         let places = self.places.borrow();
         let end = from.saturating_add(most);
         for at in from..end.min(places.capacity()) {
-            if let (Some(Entry::Here(control)), Ok(slot)) = (places.get(at), u32::try_from(at)) {
-                look(slot, control);
+            if let (Some(Entry::Here(control)), Ok(slot)) = (places.get(at), u32::try_from(at))
+                && !look(slot, control)
+            {
+                return (at + 1 < places.capacity()).then_some(at + 1);
             }
         }
         (end < places.capacity()).then_some(end)
@@ -434,7 +436,10 @@ mod tests {
         let mut seen = Vec::new();
         let mut next = Some(0);
         while let Some(from) = next {
-            next = clients.walk(from, 2, |slot, _| seen.push(slot));
+            next = clients.walk(from, 2, |slot, _| {
+                seen.push(slot);
+                seen.len() % 3 != 0
+            });
         }
         assert_eq!(seen, [0, 1, 2, 3, 4]);
         clients.leave(all[1].0);

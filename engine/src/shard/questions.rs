@@ -196,9 +196,8 @@ async fn list(
     let mut next = Some(from);
     while let Some(at) = next.filter(|_| clients.len() < limit && !reply.is_closed()) {
         from = at;
-        let slice = SLICE.min(limit - clients.len());
         let now = shard.ring.micros();
-        next = shard.clients.walk(from, slice, |slot, client| {
+        next = shard.clients.walk(from, SLICE, |slot, client| {
             let standing = client.standing.get();
             if wanted.has(&client.about, standing) {
                 let home = match &client.key {
@@ -212,6 +211,7 @@ async fn list(
                     micros: now.saturating_sub(standing.since()),
                 });
             }
+            clients.len() < limit
         });
         super::cancel::next_turn(&shard).await;
     }

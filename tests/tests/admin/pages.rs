@@ -115,10 +115,13 @@ fn a_reload_says_what_it_did_or_why_not(shards: usize) {
         (200, Some("reloaded")),
         "{answer:?}"
     );
+    let report = answer.json()["report"].clone();
+    let changed = report["changed"].as_array().expect("a list");
     assert!(
-        answer.json()["report"]
-            .as_array()
-            .is_some_and(|report| !report.is_empty())
+        changed
+            .iter()
+            .any(|change| change["key"] == list.display().to_string()),
+        "{report}"
     );
     drop(Session::open(&stand.pgmux.endpoint(), &login));
     std::fs::write(&list, "nonsense").expect("a file");
@@ -198,4 +201,35 @@ fn nothing_listens_unless_it_is_asked_for_and_a_taken_address_is_named() {
         "{log}"
     );
     drop(taken);
+}
+
+/// Keys follow a reload at once, those of requests on open connections too; addresses wait for a restart.
+#[test]
+fn keys_are_those_of_the_last_reload() {
+    let keys = |key: &str| format!("[{{key: {key}, role: admin}}]");
+    let stand = stand(2, |config| {
+        config
+            .set("admin.auth.enabled", true)
+            .set("admin.auth.api_keys", keys("old-0123456789abc"))
+    });
+    let ask = |method: &str, path: &str, key: &str| {
+        let bearer = format!("Bearer {key}");
+        stand.api.ask(method, path, &[("authorization", &bearer)])
+    };
+    let file = stand.pgmux.file();
+    let text = std::fs::read_to_string(&file).expect("the configuration file");
+    let text = text.replace("old-0123456789abc", "new-0123456789abc");
+    let other = format!("127.0.0.1:{}", free_port());
+    let text = text.replace(&format!("127.0.0.1:{}", stand.api.port), &other);
+    std::fs::write(&file, text).expect("the configuration file");
+    let answer = ask("POST", "/admin/reload", "old-0123456789abc");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let report = answer.json()["report"].clone();
+    let restart = report["restart"].as_array().expect("a list");
+    let keys: Vec<_> = restart.iter().map(|pending| &pending["key"]).collect();
+    assert_eq!(keys, ["admin.listen", "metrics.listen"], "{report}");
+    assert!(!report.to_string().contains("0123456789abc"), "{report}");
+    assert_eq!(ask("GET", "/admin/stats", "old-0123456789abc").status, 401);
+    assert_eq!(ask("GET", "/admin/stats", "new-0123456789abc").status, 200);
+    stand.end();
 }
