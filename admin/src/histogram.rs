@@ -73,6 +73,16 @@ impl Histogram {
         self.sum
     }
 
+    /// How many took no longer than this for certain: those of a class that
+    /// goes on beyond it are left out.
+    pub fn within(&self, micros: u64) -> u64 {
+        let classes = self.classes.iter().enumerate();
+        classes
+            .take_while(|(class, _)| longest(*class) <= micros)
+            .map(|(_, count)| count)
+            .sum()
+    }
+
     /// So many thousandths of them took no longer than this many microseconds; 0 where there are none.
     pub fn quantile(&self, thousandths: u64) -> u64 {
         let count = u128::from(self.count());

@@ -60,8 +60,18 @@ stats! {
     logins_ousted,
     /// Of the failed ones, those that a limit of clients refused.
     limit_refusals,
+    /// Clients refused, or sent away, because of maintenance.
+    maintenance_refusals,
     /// Clients now.
     clients,
+    /// Of these, those that have asked nothing and have no transaction.
+    clients_idle,
+    /// Of these, those that wait for a server.
+    clients_waiting,
+    /// Of these, those that a server works for.
+    clients_active,
+    /// Of these, those that ask nothing in a transaction.
+    clients_in_transaction,
     /// Connections that have not logged in now.
     logging_in,
     /// Sockets of any kind now, closing ones included.
@@ -76,6 +86,12 @@ stats! {
     servers_idle,
     /// Leases that ended with a server given back clean.
     transactions,
+    /// Simple queries and batches that were answered to the end.
+    queries,
+    /// Bytes of clients' messages that were read.
+    bytes_from_clients,
+    /// Bytes of servers' messages that were read for clients.
+    bytes_from_servers,
     /// Servers opened since the start.
     servers_opened,
     /// Servers closed since the start.
@@ -163,6 +179,11 @@ stats! {
     ;
     /// How long clients waited for a server that had to wait for one, those who waited in vain included.
     wait,
+    /// From a query, or the first message of a batch, until it was answered to
+    /// the end; the wait for a server is left out.
+    query,
+    /// Turns of the shards' loops that ended without sleep.
+    turn,
     /// From the grant of a server until it came back clean: transactions, or sessions where the mode is so.
     lease,
     /// From a client's connection until it was logged in.

@@ -5,6 +5,7 @@ pub mod cli;
 pub mod client;
 pub mod config;
 pub mod demo;
+pub mod desk;
 pub mod lifecycle;
 pub mod limits;
 pub mod link;

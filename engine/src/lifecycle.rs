@@ -1,7 +1,8 @@
 //! The process's life: bind, start the shards, wait for a signal, drain.
 
 use crate::client::{Brakes, Places};
-use crate::config::{Balance, Config, ListenAddr, Pin};
+use crate::config::{Admin, Balance, Config, ListenAddr, Pin};
+use crate::desk::Desk;
 use crate::logging;
 use crate::memory::Memory;
 use crate::net;
@@ -11,6 +12,7 @@ use crate::shard::{Answers, Loads, Mail, Postbox, Reports, Roles, ShardSeed, Tar
 use crate::snapshot::Snapshot;
 use ::pool::Budget;
 use admin::stats::ShardStats;
+use admin::thread::{Listening, Thread};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use glommio::{LocalExecutorBuilder, Placement};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -41,6 +43,9 @@ pub enum StartError {
     Listen(ListenAddr, io::Error),
     /// A shard cannot start, or has failed.
     Shard(usize, String),
+    /// An address for operators cannot be listened on, or their thread cannot be
+    /// started.
+    Admin(&'static str, io::Error),
     /// The signal handlers cannot be installed.
     Signals(io::Error),
     /// The thread that looks names up again cannot be started.
@@ -57,6 +62,9 @@ impl fmt::Display for StartError {
                     f,
                     "cannot listen on {address}: {error}; stop who listens there, or choose another proxy.listen"
                 )
+            }
+            StartError::Admin(key, error) => {
+                write!(f, "cannot listen on {key}: {error}; choose another address")
             }
             StartError::Shard(id, reason) => write!(f, "shard {id} has failed: {reason}"),
             StartError::Certificates(text) => f.write_str(text),
@@ -75,10 +83,15 @@ pub fn serve(config: Config, load: Loader) -> Result<Exit, StartError> {
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1]).map_err(StartError::Signals)?;
     let shards = shard_count(&config);
     let (addresses, listeners) = bind_all(&config, shards)?;
+    let listening = listen_for_operators(&config.admin)?;
     let running = Running::start(config, load, shards, listeners)?;
+    let thread = running.serve_operators(listening)?;
     let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     tracing::info!(listen = %list.join(", "), shards, "ready");
     let exit = running.wait(signals);
+    if let Some(thread) = thread {
+        thread.stop();
+    }
     for address in &addresses {
         if let ListenAddr::Unix(path) = address {
             // Somebody may have removed it already.
@@ -92,6 +105,34 @@ pub fn serve(config: Config, load: Loader) -> Result<Exit, StartError> {
 pub fn shard_count(config: &Config) -> usize {
     let usable = || std::thread::available_parallelism().map_or(1, usize::from);
     config.engine.shards.unwrap_or_else(usable)
+}
+
+/// Where operators ask: bound before anything is started, as all addresses.
+fn listen_for_operators(config: &Admin) -> Result<Vec<Listening>, StartError> {
+    let mut all: Vec<Listening> = Vec::new();
+    let mut listen = |key, address: SocketAddr, metrics, admin| {
+        let failed = |error| StartError::Admin(key, error);
+        let listener = net::listen(&ListenAddr::Tcp(address)).map_err(failed)?;
+        tracing::info!(%address, metrics, admin, "operators may ask");
+        all.push(Listening {
+            listener: listener.into(),
+            metrics,
+            admin,
+        });
+        Ok(())
+    };
+    match (config.metrics, config.api) {
+        (Some(metrics), Some(api)) if metrics == api => listen("admin.listen", api, true, true)?,
+        (metrics, api) => {
+            if let Some(address) = metrics {
+                listen("metrics.listen", address, true, false)?;
+            }
+            if let Some(address) = api {
+                listen("admin.listen", address, false, true)?;
+            }
+        }
+    }
+    Ok(all)
 }
 
 type Listeners = Vec<Vec<OwnedFd>>;
@@ -137,6 +178,7 @@ struct Running {
     operator: Arc<Operator>,
     /// Ends with this.
     _refresher: Option<Refresher>,
+    places: Arc<Places>,
     posts: Vec<Postbox>,
     ended: Receiver<(usize, Result<(), String>)>,
     alive: usize,
@@ -211,10 +253,24 @@ impl Running {
         Ok(Self {
             operator: Arc::new(operator),
             _refresher: refresher,
+            places,
             posts,
             ended,
             alive: shards,
         })
+    }
+
+    /// The admin thread, if somebody is to be listened to.
+    fn serve_operators(&self, listening: Vec<Listening>) -> Result<Option<Thread>, StartError> {
+        if listening.is_empty() {
+            return Ok(None);
+        }
+        let (operator, places) = (Arc::clone(&self.operator), Arc::clone(&self.places));
+        let desk = Desk::new(operator, self.posts.clone(), places);
+        let thread = Thread::start(Arc::new(desk), listening);
+        thread
+            .map(Some)
+            .map_err(|error| StartError::Admin("admin.listen", error))
     }
 
     fn wait(mut self, mut signals: Signals) -> Result<Exit, StartError> {

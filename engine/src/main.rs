@@ -19,6 +19,14 @@ fn main() -> ExitCode {
         Command::Demo(args) => return demo(&args),
         Command::Check(args) => cli::check(&args).map_err(|errors| errors.to_string()),
         Command::Config(_) => Ok(defaults_file()),
+        Command::Status(args) => return say(cli::status(&args)),
+        Command::Stats(args) => return say(cli::stats(&args)),
+        Command::Health(args) => return say(cli::health(&args)),
+        Command::Connections(args) => return say(cli::connections(&args)),
+        Command::Sessions(args) => return say(cli::sessions(&args)),
+        Command::Cancel(args) => return say(cli::cancel(&args)),
+        Command::Reload(args) => return say(cli::reload(&args)),
+        Command::Maintenance(args) => return say(cli::maintenance(&args)),
     };
     match done {
         Ok(text) => print(&text),
@@ -48,6 +56,17 @@ fn demo(args: &DemoArgs) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Stop::Interrupted) => ExitCode::from(INTERRUPTED),
         Err(Stop::Failed(text)) => fail(&text),
+    }
+}
+
+/// What a running pgmux has answered.
+fn say(said: Result<cli::Said, String>) -> ExitCode {
+    match said {
+        Ok(said) => match print(&said.text) {
+            ExitCode::SUCCESS => ExitCode::from(said.code),
+            failed => failed,
+        },
+        Err(problems) => fail(&problems),
     }
 }
 

@@ -11,6 +11,7 @@
 //! | [`wire`] | a raw client: bytes in any chunking, replies as comparable lines |
 //! | [`script`] | message scripts with golden replies, run direct and through pgmux |
 //! | [`hostile`] | servers that speak as much PostgreSQL as a test wants, and then something else |
+//! | [`http`] | clients of the admin API |
 //! | [`canary`] | the question asked after each attack: does a fresh client still get its own row? |
 //! | [`cgroup`] | a process that may have only so much memory |
 //! | [`netns`] | two machines and the cable between them, which can be pulled |
@@ -28,6 +29,7 @@ pub mod dice;
 pub mod direct;
 pub mod driver;
 pub mod hostile;
+pub mod http;
 pub mod netns;
 pub mod pgmux;
 pub mod process;

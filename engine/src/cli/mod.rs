@@ -2,6 +2,8 @@
 
 mod check;
 mod prepare;
+mod remote;
+mod table;
 mod warnings;
 
 use std::path::PathBuf;
@@ -13,6 +15,8 @@ use crate::logging::LogFormat;
 
 pub use check::check;
 pub use prepare::{load, prepare};
+pub use remote::{CancelArgs, MaintenanceArgs, RemoteArgs, Said, SessionsArgs};
+pub use remote::{cancel, connections, health, maintenance, reload, sessions, stats, status};
 
 /// A PostgreSQL connection pooler and proxy: one process, one shard per core.
 #[derive(Debug, Parser)]
@@ -36,6 +40,22 @@ pub enum Command {
     Config(ConfigArgs),
     /// Try pgmux in front of a throwaway PostgreSQL on this machine.
     Demo(DemoArgs),
+    /// Tell whether a running pgmux is ready, its clients and its servers; exit code 3: it is not ready.
+    Status(RemoteArgs),
+    /// Tell every figure of a running pgmux.
+    Stats(RemoteArgs),
+    /// Tell whether its primaries can be reached; exit code 3: one cannot.
+    Health(RemoteArgs),
+    /// Tell how many clients each user and database has, and may have.
+    Connections(RemoteArgs),
+    /// List its clients.
+    Sessions(SessionsArgs),
+    /// Cancel what a client has asked; exit code 3: it has asked nothing.
+    Cancel(CancelArgs),
+    /// Have it read again what SIGHUP has it read again.
+    Reload(RemoteArgs),
+    /// Send away clients that have no transaction, and let nobody new in; or end that.
+    Maintenance(MaintenanceArgs),
 }
 
 /// How to serve.
@@ -145,6 +165,19 @@ mod tests {
         let Ok(Command::Demo(args)) = parsed("demo --seconds 3") else {
             panic!("demo")
         };
+        for words in [
+            "status -c x",
+            "stats --admin 127.0.0.1:9091 --json",
+            "health -c x",
+            "connections -c x --key-file k",
+            "sessions -c x --state in_transaction --user u --database d --limit 5",
+            "cancel 7 -c x",
+            "reload -c x",
+            "maintenance on --database d -c x",
+            "maintenance -c x",
+        ] {
+            assert!(parsed(words).is_ok(), "{words:?}");
+        }
         assert_eq!((args.seconds, args.port), (Some(3), 6432));
         assert!(
             parsed("--version")
@@ -165,6 +198,12 @@ mod tests {
             "run -c x --shards 257",
             "run -c x --pin maybe",
             "x.yaml",
+            "status",
+            "cancel -c x",
+            "cancel x -c x",
+            "maintenance maybe -c x",
+            "sessions -c x --limit 0",
+            "stats --admin nowhere",
         ] {
             assert!(parsed(words).is_err(), "{words:?}");
         }

@@ -12,7 +12,7 @@ use crate::link::Link;
 use crate::replication::Replication;
 use crate::server::{Server, Slot};
 use crate::settings::{self, Label};
-use crate::shard::{CancelSecret, Control, Key, Shard, ShardPool, Wishes, bump};
+use crate::shard::{About, CancelSecret, Control, Doing, Key, Shard, ShardPool, Wishes, bump};
 use crate::snapshot::Database;
 use protocol::backend::{
     Authentication, BackendKeyData, NegotiateProtocolVersion, ReadyForQuery, TransactionStatus,
@@ -73,6 +73,7 @@ impl Entered {
         version: ProtocolVersion,
         place: Place,
         pool: &ShardPool,
+        source: Source,
         out: &mut Vec<u8>,
     ) -> Result<Self, Refused> {
         let secret = if version >= ProtocolVersion::V3_2 {
@@ -81,7 +82,10 @@ impl Entered {
             CancelSecret::short()
         };
         let shown = secret.clone();
-        let (slot, control) = shard.clients.enter(Key::Own(secret), pool.index());
+        let about = About::new(&place, source);
+        let now = shard.ring.micros();
+        let clients = &shard.clients;
+        let (slot, control) = clients.enter(Key::Own(secret), pool.index(), about, now);
         let entered = Self {
             shard: Rc::clone(shard),
             slot,
@@ -157,6 +161,7 @@ pub(super) async fn log_in(
     write(socket, |out| Authentication::Ok.encode(out))?;
 
     let group = group_of(shard, &wish)?;
+    shard.maintenance.permit(shard, group.id)?;
     let place = shard.places.take(&config, user, &group);
     let place = place.inspect_err(|_| bump(&shard.counters.limit_refusals))?;
     let pool = match group.passthrough {
@@ -166,7 +171,11 @@ pub(super) async fn log_in(
     if let Some(value) = wish.replication.value() {
         let replication = Box::pin(replicate::begin(&pool, value, &wish.settings)).await?;
         let mut out = replication.greeting().map_err(unwritable)?;
-        let entered = Entered::new(shard, wish.version, place, &pool, &mut out)?;
+        let entered = Entered::new(shard, wish.version, place, &pool, source, &mut out)?;
+        let now = shard.ring.micros();
+        shard
+            .clients
+            .note(&entered.control, Doing::REPLICATING, now);
         be_ready(&mut out)?;
         socket.write(&out);
         return Ok(Greeted::Replication(Box::new(replication.of(entered))));
@@ -185,7 +194,7 @@ pub(super) async fn log_in(
     };
     socket.write(&report);
     let mut out = Vec::new();
-    let entered = Entered::new(shard, wish.version, place, &pool, &mut out)?;
+    let entered = Entered::new(shard, wish.version, place, &pool, source, &mut out)?;
     be_ready(&mut out)?;
     socket.write(&out);
     Ok(Greeted::Session {
@@ -266,6 +275,7 @@ pub(super) async fn hear(
                         "pgmux is short of memory and takes no new clients for now",
                     ));
                 }
+                shard.maintenance.permit_any(shard)?;
                 replicate::permit(shard, wish.replication)?;
                 return Ok(Heard::Wish(Box::new(wish), unread));
             }

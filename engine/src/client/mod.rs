@@ -18,7 +18,8 @@ pub use credentials::{Credentials, Known};
 pub(crate) use greet::Entered;
 use greet::{Greeted, Heard};
 pub(crate) use moving::Traveller;
-pub use places::Places;
+pub(crate) use places::Place;
+pub use places::{Name, Places};
 
 use crate::auth::Source;
 use crate::limits::{CANCEL_HEARING, LAST_WORDS};
@@ -198,6 +199,7 @@ async fn log_in(shard: Rc<Shard>, fd: OwnedFd, source: Source, guest: Guest) -> 
             });
         }
         Some(Err(Refused::Saying(words))) => {
+            shard.faults.note_own(&words);
             bump(&shard.counters.login_failures);
             say_and_close(&socket, &words).await;
         }
@@ -207,6 +209,7 @@ async fn log_in(shard: Rc<Shard>, fd: OwnedFd, source: Source, guest: Guest) -> 
             say_and_close(&socket, &fatal(SqlState::QUERY_CANCELED, text)).await;
         }
         Some(Err(Refused::Failing(words, user))) => {
+            shard.faults.note_own(&words);
             bump(&shard.counters.login_failures);
             let delay = shard.brakes.failed(source, &user, Instant::now());
             if !delay.is_zero() {

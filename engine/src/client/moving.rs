@@ -2,7 +2,7 @@
 
 use super::Entered;
 use super::places::Place;
-use crate::shard::{Guard, Home, Key, Shard};
+use crate::shard::{About, Guard, Home, Key, Shard};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use std::sync::Arc;
 pub(crate) struct Traveller {
     home: Arc<Home>,
     place: Option<Place>,
+    about: About,
     /// It wanted something cancelled that has not been read yet.
     cancels: Vec<Guard>,
 }
@@ -31,6 +32,7 @@ impl Entered {
         Traveller {
             home,
             place,
+            about: self.control.about.clone(),
             cancels,
         }
     }
@@ -56,9 +58,11 @@ impl Entered {
         let Traveller {
             home,
             place,
+            about,
             cancels,
         } = traveller;
-        let (slot, control) = shard.clients.enter(Key::Guest(Arc::clone(&home)), group);
+        let (key, now) = (Key::Guest(Arc::clone(&home)), shard.ring.micros());
+        let (slot, control) = shard.clients.enter(key, group, about, now);
         control.cancel.replace(cancels);
         home.is_at(shard.id, slot);
         Self {

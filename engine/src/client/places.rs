@@ -35,11 +35,14 @@ pub struct Place {
     database: Arc<Name>,
 }
 
+/// Names, and how many clients each has.
+pub(crate) type Counted = Vec<(Arc<[u8]>, u32)>;
+
 type Names = HashMap<Arc<[u8]>, Arc<Name>>;
 
 /// A user or a database that has clients. It is raised from 0, and taken out
 /// at 0, by whoever holds the lock.
-struct Name {
+pub struct Name {
     text: Arc<[u8]>,
     clients: AtomicU32,
 }
@@ -52,7 +55,40 @@ enum Full {
     Database(u32),
 }
 
+impl Name {
+    #[cfg(test)]
+    pub(crate) fn of_nobody() -> Self {
+        Self {
+            text: Arc::from(&b""[..]),
+            clients: AtomicU32::new(0),
+        }
+    }
+
+    /// The name itself.
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+}
+
+impl Place {
+    /// Whose it is, and of which database.
+    pub(crate) fn names(&self) -> (Arc<Name>, Arc<Name>) {
+        (Arc::clone(&self.user), Arc::clone(&self.database))
+    }
+}
+
 impl Places {
+    /// The names that have clients, and how many.
+    pub(crate) fn counts(&self) -> (Counted, Counted) {
+        let known = self.lock();
+        let list = |names: &Names| {
+            let counted = names.values();
+            let counted = counted.map(|name| (Arc::clone(&name.text), name.clients.load(SeqCst)));
+            counted.filter(|(_, clients)| *clients > 0).collect()
+        };
+        (list(&known.users), list(&known.databases))
+    }
+
     /// A place for a client that has proved to be `user`.
     pub(super) fn take(
         self: &Arc<Self>,

@@ -80,6 +80,15 @@ pub enum Pin {
 impl Pin {
     /// Every value, by the name that the configuration uses.
     pub const NAMES: &[&str] = &["auto", "on", "off"];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
 }
 
 /// Whether clients move between shards.

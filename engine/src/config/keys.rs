@@ -4,7 +4,9 @@
 //! `pgmux config --defaults` prints; a test compares it with the fields that serde accepts. A new section is
 //! one file with its keys and its struct, and one line in [`SECTIONS`].
 
-use super::{auth, backend, breaker, databases, engine, limits, live, peers, pool, proxy, tls};
+use super::{
+    auth, backend, breaker, databases, engine, limits, live, operator, peers, pool, proxy, tls,
+};
 
 /// The sections in the order in which they are printed.
 pub static SECTIONS: &[&[Key]] = &[
@@ -19,6 +21,7 @@ pub static SECTIONS: &[&[Key]] = &[
     breaker::KEYS,
     tls::KEYS,
     live::KEYS,
+    operator::KEYS,
 ];
 
 /// One key.

@@ -23,11 +23,13 @@ mod limits;
 mod listen;
 mod live;
 mod memory;
+mod operator;
 mod peers;
 mod pool;
 mod proxy;
 mod report;
 mod secret;
+mod shown;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -36,6 +38,7 @@ mod tls;
 mod units;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ::pool::config::PoolSettings;
 use serde::de::DeserializeOwned;
@@ -54,6 +57,7 @@ pub use keepalive::Keepalive;
 pub use limits::ConnectionLimits;
 pub use listen::{ListenAddr, parse_all as parse_listen};
 pub use memory::MemoryMax;
+pub use operator::Admin;
 pub use peers::{Peer, PeerAddress};
 pub use proxy::Proxy;
 pub use report::{ConfigErrors, Problem};
@@ -92,6 +96,10 @@ pub struct Config {
     pub watch: bool,
     /// All of it, key by key.
     pub facts: Facts,
+    /// Where operators ask, and who may.
+    pub admin: Admin,
+    /// All of it as it may be shown.
+    pub shown: Arc<serde_json::Value>,
 }
 
 impl Config {
@@ -160,6 +168,7 @@ impl Config {
 
 /// The sections, each on its own: a mistake in one does not hide those in the others.
 fn resolve(root: Value, report: &mut Report) -> Option<Config> {
+    let shown = Arc::new(shown::shown(&root));
     let Value::Mapping(mut root) = root else {
         return None;
     };
@@ -178,6 +187,12 @@ fn resolve(root: Value, report: &mut Report) -> Option<Config> {
     let tls = typed::<tls::Section>(take("tls"), "tls", report).and_then(|s| s.resolve(report));
     let log = typed::<live::LogSection>(take("log"), "log", report).and_then(|s| s.resolve(report));
     let config = typed::<live::ConfigSection>(take("config"), "config", report);
+    let metrics = typed::<operator::Metrics>(take("metrics"), "metrics", report);
+    let admin = typed::<operator::Section>(take("admin"), "admin", report);
+    let admin = match (metrics, admin) {
+        (Some(metrics), Some(admin)) => operator::resolve(metrics, admin, report),
+        _ => None,
+    };
     let shared = Shared::new(take("pool"), take("backend"), report);
     let groups = groups(take("databases"), &shared, report);
     if let Some(auth) = &auth {
@@ -201,6 +216,8 @@ fn resolve(root: Value, report: &mut Report) -> Option<Config> {
         log_level: log?.level,
         watch: config?.watch,
         facts: Facts::default(),
+        admin: admin?,
+        shown,
     })
 }
 

@@ -136,7 +136,7 @@ fn the_printed_defaults_show_every_key_with_an_explanation() {
 
 #[test]
 fn the_list_of_keys_is_exactly_what_serde_accepts() {
-    let sections: [(&str, Vec<&str>); 10] = [
+    let sections: [(&str, Vec<&str>); 12] = [
         ("proxy", fields::<proxy::Section>()),
         ("engine", fields::<EngineOpts>()),
         ("peers[]", fields::<peers::Item>()),
@@ -147,6 +147,8 @@ fn the_list_of_keys_is_exactly_what_serde_accepts() {
         ("connection_limits", fields::<ConnectionLimits>()),
         ("circuit_breaker", fields::<CircuitBreaker>()),
         ("tls", fields::<tls::Section>()),
+        ("metrics", fields::<operator::Metrics>()),
+        ("admin.auth.api_keys[]", fields::<operator::Item>()),
     ];
     for (path, fields) in sections {
         let mut listed: Vec<_> = keys::all()

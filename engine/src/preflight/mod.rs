@@ -49,6 +49,7 @@ pub fn check(config: &Config) -> Vec<Finding> {
     let mut findings = kernel::check();
     findings.extend(limits::check(config, shards));
     findings.extend(ports::check(&config.proxy.listen));
+    findings.extend(ports::check_admin(&config.admin));
     findings.extend(cpus(config, shards));
     findings.extend(open_door(config));
     findings

@@ -9,18 +9,30 @@ use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::Finding;
-use crate::config::ListenAddr;
+use crate::config::{Admin, ListenAddr};
 
 pub(super) fn check(addrs: &[ListenAddr]) -> Vec<Finding> {
     let problems = addrs.iter().filter_map(|addr| match addr {
-        ListenAddr::Tcp(addr) => tcp(*addr),
+        ListenAddr::Tcp(addr) => tcp(*addr, "proxy.listen"),
         ListenAddr::Unix(path) => unix(path),
     });
     problems.map(Finding::refuse).collect()
 }
 
+/// The same of where operators ask.
+pub(super) fn check_admin(admin: &Admin) -> Vec<Finding> {
+    let (metrics, api) = (admin.metrics, admin.api);
+    let api = api.and_then(|addr| tcp(addr, "admin.listen"));
+    let metrics = metrics.filter(|addr| admin.api != Some(*addr));
+    let metrics = metrics.and_then(|addr| tcp(addr, "metrics.listen"));
+    api.into_iter()
+        .chain(metrics)
+        .map(Finding::refuse)
+        .collect()
+}
+
 /// Binds without `SO_REUSEPORT`: with it, a second pgmux would silently share the clients of the first.
-fn tcp(addr: SocketAddr) -> Option<String> {
+fn tcp(addr: SocketAddr, key: &str) -> Option<String> {
     let bind = || {
         let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
@@ -34,20 +46,20 @@ fn tcp(addr: SocketAddr) -> Option<String> {
     let port = addr.port();
     Some(match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::ADDRINUSE) => format!(
-            "{addr} is in use by another process (`ss -ltnp 'sport = :{port}'` shows which): stop that, or choose another proxy.listen"
+            "{addr} is in use by another process (`ss -ltnp 'sport = :{port}'` shows which): stop that, or choose another {key}"
         ),
         Some(Errno::ACCESS) => format!(
-            "port {port} is for privileged processes: choose a port from 1024 on for proxy.listen, or give the program CAP_NET_BIND_SERVICE"
+            "port {port} is for privileged processes: choose a port from 1024 on for {key}, or give the program CAP_NET_BIND_SERVICE"
         ),
         Some(Errno::ADDRNOTAVAIL) => format!(
-            "{addr} is no address of this machine (`ip addr` shows them): choose another proxy.listen, or 0.0.0.0:{port} for all"
+            "{addr} is no address of this machine (`ip addr` shows them): choose another {key}, or 0.0.0.0:{port} for all"
         ),
         Some(Errno::AFNOSUPPORT) => {
             format!(
-                "this machine has no IPv6, which {addr} needs: choose an IPv4 address for proxy.listen"
+                "this machine has no IPv6, which {addr} needs: choose an IPv4 address for {key}"
             )
         }
-        _ => format!("cannot listen on {addr} ({error}): choose another proxy.listen"),
+        _ => format!("cannot listen on {addr} ({error}): choose another {key}"),
     })
 }
 
@@ -101,18 +113,18 @@ mod tests {
             .unwrap();
         holder.listen(1).unwrap();
         let addr = holder.local_addr().unwrap().as_socket().unwrap();
-        let text = tcp(addr).unwrap();
+        let text = tcp(addr, "proxy.listen").unwrap();
         assert!(
             text.contains("in use") && text.contains(&format!("sport = :{}", addr.port())),
             "{text}"
         );
         drop(holder);
-        assert_eq!(tcp(addr), None);
+        assert_eq!(tcp(addr, "proxy.listen"), None);
     }
 
     #[test]
     fn a_foreign_address_is_found() {
-        let text = tcp("192.0.2.1:6432".parse().unwrap()).unwrap();
+        let text = tcp("192.0.2.1:6432".parse().unwrap(), "proxy.listen").unwrap();
         assert!(text.contains("no address of this machine"), "{text}");
     }
 
@@ -122,8 +134,8 @@ mod tests {
             .unwrap()
             .local_addr()
             .unwrap();
-        assert_eq!(tcp(addr), None);
-        assert_eq!(tcp(addr), None);
+        assert_eq!(tcp(addr, "proxy.listen"), None);
+        assert_eq!(tcp(addr, "proxy.listen"), None);
     }
 
     #[test]

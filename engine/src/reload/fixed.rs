@@ -22,6 +22,18 @@ const FIXED: &[(&str, &str)] = &[
         "shards, and what numbers their clients, are made when the process starts",
     ),
     (
+        "metrics.",
+        "the admin thread is made when the process starts",
+    ),
+    (
+        "admin.enabled",
+        "the admin thread is made when the process starts",
+    ),
+    (
+        "admin.listen",
+        "the addresses are bound when the process starts",
+    ),
+    (
         "peers[",
         "cancel keys that clients hold lead to the peers of the start",
     ),
@@ -52,6 +64,7 @@ pub(super) fn keep(now: &Config, fresh: &mut Config) -> Vec<Pending> {
     fresh.proxy.listen.clone_from(&now.proxy.listen);
     fresh.engine.clone_from(&now.engine);
     fresh.peers.clone_from(&now.peers);
+    (fresh.admin.metrics, fresh.admin.api) = (now.admin.metrics, now.admin.api);
     for group in &mut fresh.groups {
         let Some(place) = now.group(&group.name) else {
             continue;

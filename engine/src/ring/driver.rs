@@ -70,7 +70,11 @@ impl Ring {
             .sleeps
             .set(self.0.sleeps.get() + u64::from(may_sleep));
         self.0.sys.borrow_mut().enter(may_sleep)?;
+        let begun = self.micros();
         self.tick();
+        if !may_sleep {
+            self.0.turns.record(self.micros().saturating_sub(begun));
+        }
         self.detach_lingering();
         let mut ticked = false;
         while let Some(event) = self.take_socket_events()? {

@@ -38,6 +38,7 @@ pub use sys::{Slice, return_free_memory};
 pub use timer::{Elapsed, Sleep};
 pub use wake::WakeHandle;
 
+use admin::histogram::{Histogram, Recorder};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
@@ -107,6 +108,8 @@ struct Inner {
     /// The same in microseconds since the ring was made.
     micros: Cell<u64>,
     made: Instant,
+    /// How long turns took that ended without sleep.
+    turns: Recorder,
     /// Who looks after idle sockets.
     on_idle: RefCell<Option<Waker>>,
     idle_news: Cell<bool>,
@@ -132,6 +135,7 @@ impl Ring {
             now: Cell::new(Instant::now()),
             micros: Cell::new(0),
             made: Instant::now(),
+            turns: Recorder::default(),
             on_idle: RefCell::new(None),
             idle_news: Cell::new(false),
             wake,
@@ -147,6 +151,12 @@ impl Ring {
             completions: self.0.completions.get(),
             ..self.0.stats.get()
         }
+    }
+
+    /// How long turns took that ended without sleep: the others have no end that
+    /// the clock is read at.
+    pub fn turns(&self) -> Histogram {
+        self.0.turns.snapshot()
     }
 
     /// When the current turn began: for decisions that need no clock of their

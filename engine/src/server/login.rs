@@ -506,6 +506,7 @@ impl Login<'_> {
                         cancels: Rc::default(),
                         slot: 0,
                         leased: 0,
+                        asked: None,
                     });
                 }
                 tag => return Err(Broken::Unexpected(tag).into()),

@@ -73,6 +73,8 @@ pub struct Server {
     pub slot: u32,
     /// When it was leased, by its ring's [`micros`](crate::ring::Ring::micros).
     pub leased: u64,
+    /// When the request began that it is at, by the same.
+    pub asked: Option<u64>,
 }
 
 /// What a server's unnamed statement is.

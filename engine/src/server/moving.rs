@@ -91,6 +91,7 @@ impl Server {
             cancels: _,
             slot: _,
             leased: _,
+            asked: _,
         } = server;
         let copies = prepared.in_order().into_iter();
         Ok(Packed {
@@ -141,6 +142,7 @@ impl Packed {
             cancels: Rc::default(),
             slot: 0,
             leased: 0,
+            asked: None,
         }
     }
 }

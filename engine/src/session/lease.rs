@@ -103,6 +103,7 @@ impl Session {
     /// change goes ahead of the request, in the same write.
     fn adopt(&mut self, cx: &Context<'_>, mut server: Box<Server>) -> Result<(), End> {
         server.socket.set_waker(cx.waker());
+        server.asked = None;
         // Nothing of this client is under way on a server that it has only
         // just got. What waited for its answers must not wait for those to
         // our own messages: the server would be given back before it is used.

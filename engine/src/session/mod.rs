@@ -23,6 +23,7 @@
 //! | `cancel` | what a cancel request is for |
 //! | `clock` | what the session is at, and since when |
 //! | `patience` | how long what may take, and what comes when its time is up |
+//! | `maintenance` | who is sent away, and what others may see of a client |
 //! | `moving` | a client that goes on on another shard |
 //! | `lease` | getting a server, giving it back, what it must be asked before |
 //! | `replies` | frames what the server sends, books it in the ledger |
@@ -35,6 +36,7 @@ mod clock;
 mod custom;
 mod deallocate;
 mod lease;
+mod maintenance;
 mod messages;
 mod moving;
 mod native;
@@ -305,6 +307,7 @@ impl Session {
             self.release_if_free(cx);
         }
         self.obey(cx)?;
+        self.stand();
         self.notice_the_end()?;
         self.mind_time(cx)
     }
@@ -457,10 +460,17 @@ impl Session {
         self.part_with_server(departure);
         let words = match end {
             End::Leaving { .. } | End::Gone | End::Moving(_) => return,
-            End::Saying(words) => words,
+            End::Saying(words) => {
+                self.shard.faults.note_own(&words);
+                words
+            }
             // What has been relayed still has to leave.
             End::Goodbye => Vec::new(),
-            End::Torn(words) | End::Cut(words) => words.unwrap_or_default(),
+            End::Torn(words) | End::Cut(words) => {
+                let words = words.unwrap_or_default();
+                self.shard.faults.note_own(&words);
+                words
+            }
         };
         say_and_close(&self.socket, &words).await;
     }

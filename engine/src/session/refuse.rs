@@ -13,7 +13,9 @@ impl Session {
     /// Answers a message with an error. A query is over with that; a batch is
     /// dropped up to its `Sync`.
     pub(super) fn refuse(&mut self, kind: Kind, refusal: &Refusal) {
-        self.socket.write(&error(refusal.code, &refusal.message));
+        let words = error(refusal.code, &refusal.message);
+        self.shard.faults.note_own(&words);
+        self.socket.write(&words);
         match kind {
             Kind::Query | Kind::FunctionCall | Kind::Sync => self.socket.write(READY_IDLE),
             _ => self.skipping = true,

@@ -10,7 +10,7 @@ use super::{End, Session};
 use crate::client::{fatal, made_fatal};
 use crate::limits::{INSPECT_BYTES, SLICE_BYTES};
 use crate::server::{Note, Parameters, Server};
-use crate::shard::bump;
+use crate::shard::{Maker, add, bump};
 use ::pool::config::PoolMode;
 use protocol::backend::TransactionStatus;
 use protocol::error::{Fields, SqlState};
@@ -38,6 +38,7 @@ impl Session {
                 break;
             };
             read += chunk.len();
+            add(&self.shard.counters.bytes_from_servers, chunk.len());
             self.relayed = true;
             let mut window = Window::new(chunk);
             let outcome = self.read_replies(&mut server, &mut window);
@@ -261,6 +262,7 @@ impl Session {
                 };
                 server.status = status;
                 if entry.whose == Whose::Client {
+                    self.answered(server);
                     self.news.note(News::ANSWERED);
                     if status == TransactionStatus::Idle {
                         self.news.note(News::ENDED);
@@ -306,6 +308,17 @@ impl Session {
                 };
                 Ok(Fate::of(whose))
             }
+        }
+    }
+
+    /// A query or a batch of the client's is over. What was sent behind it has
+    /// begun by now.
+    #[inline]
+    fn answered(&self, server: &mut Server) {
+        bump(&self.shard.counters.queries);
+        let now = self.shard.ring.micros();
+        if let Some(asked) = server.asked.replace(now) {
+            self.shard.times.query.record(now.saturating_sub(asked));
         }
     }
 
@@ -439,6 +452,9 @@ impl Session {
         };
         if let Some(cause) = cause {
             self.undo(server, cause, true);
+        }
+        if !matches!(fate, Fate::Swallow) {
+            self.shard.faults.note(Maker::Server, body);
         }
         Ok(fate)
     }

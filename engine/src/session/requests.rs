@@ -11,6 +11,7 @@ use super::window::Window;
 use super::{End, Session};
 use crate::client::fatal;
 use crate::limits::{INSPECT_BYTES, LEDGER_ENTRIES, SLICE_BYTES, STATEMENT_BYTES};
+use crate::shard::add;
 use protocol::error::SqlState;
 use protocol::frame::{FrameError, Head, Step};
 use protocol::ledger::{Kind, Whose};
@@ -29,7 +30,9 @@ enum Progress {
 impl Session {
     /// Reads what has come.
     pub(super) fn requests(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
+        self.heed_maintenance()?;
         let mut read = 0;
+        let mut all = 0;
         while self.may_read() {
             if matches!(self.request, Body::Collect(_)) && !self.finish_collected(cx)? {
                 break;
@@ -51,6 +54,7 @@ impl Session {
             let rest = window.into_rest();
             let done = before - rest.len();
             self.socket.put_back(rest);
+            all += done;
             if progress == Progress::Blocked || !self.socket.has_bytes() {
                 break;
             }
@@ -61,6 +65,7 @@ impl Session {
                 break;
             }
         }
+        add(&self.shard.counters.bytes_from_clients, all);
         self.answer_now();
         self.ask_along();
         if std::mem::take(&mut self.wants_flush)
@@ -76,7 +81,7 @@ impl Session {
     /// own output or the ledger is full. Nor while a cancel request is on its
     /// way, which PostgreSQL delivers by two signals: the second must not hit
     /// the client's next query.
-    fn may_read(&self) -> bool {
+    pub(super) fn may_read(&self) -> bool {
         if self.is_waiting()
             || self.settling.is_some()
             || self.withheld

@@ -112,7 +112,7 @@ pub(super) fn take_for_guest(shard: &Rc<Shard>, home: Arc<Home>, guard: Guard, u
 }
 
 /// Until the ring has handed out what has come.
-async fn next_turn(shard: &Shard) {
+pub(super) async fn next_turn(shard: &Shard) {
     let now = shard.ring.now();
     std::future::poll_fn(|cx| {
         if shard.ring.now() != now {

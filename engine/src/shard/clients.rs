@@ -6,6 +6,7 @@
 //! now, until it has left: so a key that was given out never means another
 //! client, and a request has one hop to go, however often the client moves.
 
+use super::standing::{About, Standing};
 use super::{CancelSecret, Guard, Home};
 use slab::Slab;
 use std::cell::{Cell, RefCell};
@@ -23,6 +24,8 @@ pub struct Clients {
     told: Cell<Wishes>,
     /// Where the last look for clients that may move ended.
     cursor: Cell<usize>,
+    /// How many of them do what.
+    pub(super) by_state: [Cell<u32>; 4],
 }
 
 enum Entry {
@@ -51,6 +54,10 @@ pub enum Key {
 pub struct Control {
     /// By which its cancel requests are known.
     pub key: Key,
+    /// Who it is.
+    pub about: About,
+    /// What it does.
+    pub standing: Cell<Standing>,
     /// It wants its query cancelled; once for each request.
     pub cancel: RefCell<Vec<Guard>>,
     /// What others want of it.
@@ -128,15 +135,19 @@ impl Control {
 }
 
 impl Clients {
-    /// Enters a client; its place.
-    pub fn enter(&self, key: Key, group: usize) -> (u32, Rc<Control>) {
+    /// Enters a client of the database with this number; its place. `now`: by
+    /// the shard's `micros`.
+    pub fn enter(&self, key: Key, group: usize, about: About, now: u64) -> (u32, Rc<Control>) {
         let control = Rc::new(Control {
             key,
+            about,
+            standing: Cell::default(),
             group: u32::try_from(group).unwrap_or(u32::MAX),
             cancel: RefCell::default(),
             wishes: Cell::new(self.told.get()),
             waker: RefCell::default(),
         });
+        self.note_arrival(&control, now);
         let slot = self
             .places
             .borrow_mut()
@@ -156,13 +167,47 @@ impl Clients {
 
     /// The client is on another shard, and its place is kept for its key.
     pub fn send_away(&self, slot: u32, home: Arc<Home>) {
-        self.places.borrow_mut()[slot as usize] = Entry::Away(home);
+        let place = &mut self.places.borrow_mut()[slot as usize];
+        if let Entry::Here(control) = std::mem::replace(place, Entry::Away(home)) {
+            self.note_departure(&control);
+        }
         self.here.set(self.here.get() - 1);
     }
 
     /// The place of a client that has left elsewhere.
     pub(super) fn free(&self, slot: u32) {
-        self.places.borrow_mut().remove(slot as usize);
+        let entry = self.places.borrow_mut().remove(slot as usize);
+        if let Entry::Here(control) = entry {
+            self.note_departure(&control);
+        }
+    }
+
+    /// Hands the clients of up to `most` places to `look`, from a place on, until
+    /// it says that it has enough; where to go on, if there is more.
+    pub(super) fn walk(
+        &self,
+        from: usize,
+        most: usize,
+        mut look: impl FnMut(u32, &Control) -> bool,
+    ) -> Option<usize> {
+        let places = self.places.borrow();
+        let end = from.saturating_add(most);
+        for at in from..end.min(places.capacity()) {
+            if let (Some(Entry::Here(control)), Ok(slot)) = (places.get(at), u32::try_from(at))
+                && !look(slot, control)
+            {
+                return (at + 1 < places.capacity()).then_some(at + 1);
+            }
+        }
+        (end < places.capacity()).then_some(end)
+    }
+
+    /// A client by its place alone.
+    pub(super) fn at(&self, slot: u32) -> Option<Whereabouts> {
+        Some(match self.places.borrow().get(slot as usize)? {
+            Entry::Here(control) => Whereabouts::Here(Rc::clone(control)),
+            Entry::Away(home) => Whereabouts::Away(Arc::clone(home)),
+        })
     }
 
     /// Finds a client by its place and what it was given to cancel with. The
@@ -283,7 +328,12 @@ const LOOK: usize = 256;
 
 #[cfg(test)]
 mod tests {
+    use super::super::standing::Doing;
     use super::*;
+
+    fn enter(clients: &Clients, key: Key) -> (u32, Rc<Control>) {
+        clients.enter(key, 0, About::nobodys(), 0)
+    }
 
     fn secret() -> (CancelSecret, Box<[u8]>) {
         let secret = CancelSecret::short();
@@ -296,7 +346,7 @@ mod tests {
         let clients = Clients::default();
         let (own, shown) = secret();
         let copy = own.clone();
-        let (slot, _) = clients.enter(Key::Own(own), 0);
+        let (slot, _) = enter(&clients, Key::Own(own));
         assert!(matches!(
             clients.find(slot, &shown),
             Some(Whereabouts::Here(_))
@@ -304,7 +354,7 @@ mod tests {
         let home = Arc::new(Home::new(copy, 0, slot));
         clients.send_away(slot, Arc::clone(&home));
         assert!(clients.is_empty());
-        let (other, _) = clients.enter(Key::Own(CancelSecret::short()), 0);
+        let (other, _) = enter(&clients, Key::Own(CancelSecret::short()));
         assert_ne!(other, slot);
         match clients.find(slot, &shown) {
             Some(Whereabouts::Away(found)) => assert!(Arc::ptr_eq(&found, &home)),
@@ -314,6 +364,7 @@ mod tests {
         clients.free(slot);
         assert!(clients.find(slot, &shown).is_none());
         assert_eq!((clients.len(), clients.taken()), (1, 1));
+        assert_eq!(clients.by_state(), [1, 0, 0, 0]);
     }
 
     #[test]
@@ -321,7 +372,7 @@ mod tests {
         let clients = Clients::default();
         let (own, shown) = secret();
         let home = Arc::new(Home::new(own, 3, 9));
-        let (slot, _) = clients.enter(Key::Guest(Arc::clone(&home)), 0);
+        let (slot, _) = enter(&clients, Key::Guest(Arc::clone(&home)));
         assert!(clients.find(slot, &shown).is_none());
         assert!(clients.find(slot, b"").is_none());
         assert!(clients.guest(slot, &home).is_some());
@@ -333,7 +384,7 @@ mod tests {
     fn clients_are_asked_to_move_in_turn_and_few_at_a_time() {
         let clients = Clients::default();
         let all: Vec<_> = (0..1000)
-            .map(|_| clients.enter(Key::Own(CancelSecret::short()), 0).1)
+            .map(|_| enter(&clients, Key::Own(CancelSecret::short())).1)
             .collect();
         let asked = || {
             let moves = |control: &&Rc<Control>| control.wishes.get().has(Wishes::MOVE);
@@ -351,19 +402,48 @@ mod tests {
     #[test]
     fn what_a_client_is_known_by_is_small() {
         assert_eq!(size_of::<Entry>(), 16);
-        // With the counts of its `Rc` 120 bytes: what an allocator gives for 112 too.
-        assert_eq!(size_of::<Control>(), 104);
+        // With the counts of its `Rc` 168 bytes, which is just what an allocator gives.
+        assert_eq!(size_of::<Control>(), 152);
     }
 
     #[test]
     fn who_comes_later_is_told_what_all_were_told() {
         let clients = Clients::default();
-        let early = clients.enter(Key::Own(CancelSecret::short()), 0).1;
+        let early = enter(&clients, Key::Own(CancelSecret::short())).1;
         clients.tell_all(Wishes::LEAVE);
-        let late = clients.enter(Key::Own(CancelSecret::short()), 0).1;
+        let late = enter(&clients, Key::Own(CancelSecret::short())).1;
         for control in [early, late] {
             assert!(control.wishes.get().has(Wishes::LEAVE));
             assert!(!control.wishes.get().has(Wishes::STOP));
         }
+    }
+
+    #[test]
+    fn clients_are_counted_by_what_they_do_and_walked_in_slices() {
+        let clients = Clients::default();
+        let all: Vec<_> = (0..5)
+            .map(|_| enter(&clients, Key::Own(CancelSecret::short())))
+            .collect();
+        let note = |at: usize, doing, now| clients.note(&all[at].1, doing, now);
+        note(0, Doing::WAITING, 10);
+        note(1, Doing::ACTIVE, 20);
+        note(1, Doing::with_server(false, true, false), 30);
+        note(2, Doing::ACTIVE, 40);
+        note(2, Doing::IN_TRANSACTION, 50);
+        assert_eq!(clients.by_state(), [2, 1, 1, 1]);
+        let since = |at: usize| all[at].1.standing.get().since();
+        assert_eq!([since(1), since(2)], [20, 50], "since the state began");
+        let mut seen = Vec::new();
+        let mut next = Some(0);
+        while let Some(from) = next {
+            next = clients.walk(from, 2, |slot, _| {
+                seen.push(slot);
+                seen.len() % 3 != 0
+            });
+        }
+        assert_eq!(seen, [0, 1, 2, 3, 4]);
+        clients.leave(all[1].0);
+        clients.leave(all[3].0);
+        assert_eq!(clients.by_state(), [1, 1, 0, 1]);
     }
 }

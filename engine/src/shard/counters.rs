@@ -36,6 +36,14 @@ counters! {
     logins_ousted,
     /// Clients refused by a limit once they had proved who they are.
     limit_refusals,
+    /// Clients refused, or sent away, because of maintenance.
+    maintenance_refusals,
+    /// Simple queries and batches that were answered to the end.
+    queries,
+    /// Bytes read from clients.
+    bytes_from_clients,
+    /// Bytes read from servers for clients.
+    bytes_from_servers,
     /// Leases that ended with a server given back clean, of pools that are gone; of the others see
     /// [`ShardPool::transactions`](super::ShardPool::transactions).
     transactions,
@@ -109,6 +117,8 @@ counters! {
 pub struct Times {
     /// Clients that had to wait for a server, until they had one or an error.
     pub wait: Recorder,
+    /// From a query until it was answered to the end.
+    pub query: Recorder,
     /// From the grant of a server until it came back clean.
     pub lease: Recorder,
     /// Clients from their connection until they were logged in.
@@ -123,11 +133,18 @@ impl Times {
     /// Puts a copy into what leaves the shard.
     pub fn copy_to(&self, stats: &mut ShardStats) {
         stats.wait = self.wait.snapshot();
+        stats.query = self.query.snapshot();
         stats.lease = self.lease.snapshot();
         stats.client_login = self.client_login.snapshot();
         stats.server_login = self.server_login.snapshot();
         stats.handover = self.handover.snapshot();
     }
+}
+
+/// Adds to a counter.
+#[inline]
+pub fn add(counter: &Cell<u64>, more: usize) {
+    counter.set(counter.get().wrapping_add(more as u64));
 }
 
 /// Adds one to a counter.

@@ -51,6 +51,11 @@ impl Home {
             .store((shard as u64) << 32 | u64::from(slot), SeqCst);
     }
 
+    /// The shard where the client is, or to which it is under way.
+    pub fn shard_now(&self) -> usize {
+        self.place().shard
+    }
+
     pub(super) fn place(&self) -> Place {
         let now = self.now.load(SeqCst);
         let slot = (now & u64::from(u32::MAX)) as u32;

@@ -11,7 +11,7 @@
 //! - or has a queue without bound: answers to what a shard has asked, of which
 //!   there are as many as it has questions, and the few words of the process.
 
-use super::{Arriving, Guard, Home, PoolId, Shard, bump};
+use super::{Arriving, Guard, Home, PoolId, Question, Shard, bump};
 use crate::ring::{Ring, WakeHandle, task};
 use crate::session::Guest;
 use crate::snapshot::Snapshot;
@@ -122,6 +122,8 @@ pub enum Mail {
     Shed,
     /// Somebody wants to see the counters.
     Stats(Sender<ShardStats>),
+    /// The operator wants to know something, or has something done.
+    Ask(Question),
     /// A thread has finished a job of this shard.
     Done {
         /// The job.

@@ -9,39 +9,48 @@ mod clients;
 mod counters;
 mod deadlines;
 mod door;
+mod faults;
 mod home;
 mod listen;
 mod loads;
 mod lookup;
 mod mailbox;
+mod maintenance;
 mod offload;
 mod pool;
 mod process_ids;
+mod questions;
 mod reload;
 mod reports;
 mod roles;
 mod run;
 mod secret;
+mod standing;
 mod targets;
 
 pub use balance::Balancer;
 pub use cancel::{Cancels, Capped};
 pub use clients::{Clients, Control, Key, Whereabouts, Wishes};
-pub use counters::{Counters, Times, bump};
+pub use counters::{Counters, Times, add, bump};
 pub use deadlines::Deadlines;
 pub use door::{Door, Guest, Room};
+pub use faults::{Faults, Maker, label as fault_label};
 pub use home::Home;
 pub use listen::Counted;
 pub use loads::Loads;
 pub use lookup::{Answers, Found};
 pub use mailbox::{Mail, Mailbox, Postbox};
+pub use maintenance::Maintenance;
+pub(crate) use maintenance::words as maintenance_words;
 pub use offload::Guard;
 pub use pool::{Arriving, Facts, PoolId, Refusal, Seat, ShardPool};
 pub use process_ids::{INSTANCE_MAX, Owner, ProcessIds};
+pub use questions::{GroupReport, Hit, Part, Question, Report, Seen, Wanted};
 pub use reports::Reports;
 pub use roles::Roles;
 pub use run::{ShardSeed, run};
 pub use secret::CancelSecret;
+pub use standing::{About, Doing, Standing};
 pub use targets::{TargetState, Targets, is_death};
 
 use crate::client::{Brakes, Places};
@@ -80,6 +89,12 @@ pub struct Shard {
     pub counters: Counters,
     /// How long what took.
     pub times: Times,
+    /// Errors that clients got.
+    pub faults: Faults,
+    /// By database, clients that got a server or an error.
+    acquires: RefCell<BTreeMap<usize, Rc<Cell<u64>>>>,
+    /// Which databases are in maintenance.
+    pub maintenance: Maintenance,
     /// What it tells clients to be cancelled by.
     pub process_ids: ProcessIds,
     /// When which client's time may be up.
@@ -163,6 +178,14 @@ impl Shard {
         let ring = self.ring.stats();
         let mut stats = self.counters.snapshot();
         stats.clients = self.clients.len() as u64;
+        let by_state = self.clients.by_state();
+        [
+            stats.clients_idle,
+            stats.clients_waiting,
+            stats.clients_active,
+            stats.clients_in_transaction,
+        ] = by_state;
+        stats.turn = self.ring.turns();
         stats.logging_in = self.door.count() as u64;
         stats.cancels_under_way = self.cancels.under_way() as u64;
         stats.sockets = self.ring.open_sockets() as u64;

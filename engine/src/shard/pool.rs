@@ -48,6 +48,11 @@ impl PoolId {
         Self { group, role: 0 }
     }
 
+    /// Of whoever asks PostgreSQL for secrets.
+    pub fn is_lookup(self) -> bool {
+        self.role == LOOKUPS
+    }
+
     /// Of a client's own role.
     pub fn is_role(self) -> bool {
         self.role != 0 && self.role != LOOKUPS
@@ -86,6 +91,8 @@ pub struct ShardPool {
     janitor: Janitor,
     /// What the first server reported when it had logged in.
     fresh: RefCell<Option<Arc<Parameters>>>,
+    /// Clients that got a server or an error, from all pools of the database.
+    acquires: Rc<Cell<u64>>,
 }
 
 struct SaltedKey {
@@ -141,6 +148,7 @@ impl ShardPool {
         let settings = facts.settings(id);
         let target = shard.targets.of(&facts.target);
         let decide = Pool::new(settings, budget, place).with_target(Arc::clone(&target.health));
+        let acquires = shard.acquires_of(id);
         Rc::new(Self {
             shard,
             labels: Labels::default(),
@@ -159,6 +167,7 @@ impl ShardPool {
             salted: RefCell::new(None),
             janitor: Janitor::default(),
             fresh: RefCell::new(None),
+            acquires,
         })
     }
 
@@ -232,6 +241,7 @@ impl ShardPool {
                         .and_then(Option::take);
                     let mut server = server.expect("an idle server is in its place");
                     if server.check_idle() {
+                        bump(&self.acquires);
                         server.socket.set_idle(false);
                         server.leased = self.shard.ring.micros();
                         return Some(server);
@@ -338,6 +348,7 @@ impl ShardPool {
         let waiter = &mut waiters[waiter as usize];
         let waited = micros.saturating_sub(waiter.since);
         self.shard.times.wait.record(waited);
+        bump(&self.acquires);
         waiter.granted = Some(granted);
         waiter.waker.wake_by_ref();
     }

@@ -3,6 +3,7 @@
 use super::{
     Answers, Balancer, Cancels, Clients, Counters, Deadlines, Door, Loads, Mail, Mailbox, Offload,
     Postbox, ProcessIds, Reports, Roles, Shard, Targets, Wishes, cancel, deadlines, listen,
+    questions,
 };
 use crate::client::{Brakes, Places};
 use crate::config::Balance;
@@ -90,6 +91,9 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         times: super::Times::default(),
         deadlines: Deadlines::default(),
         limits: RefCell::default(),
+        faults: super::Faults::default(),
+        acquires: RefCell::default(),
+        maintenance: super::Maintenance::default(),
         process_ids: ProcessIds::new(seed.snapshot.engine.instance_id, peers.len()),
         cancels: Cancels::new(seed.snapshot.peers.len()),
         snapshot: RefCell::new(Rc::new(InForce::new(seed.snapshot))),
@@ -204,6 +208,7 @@ fn open(shard: &Rc<Shard>, mail: Mail) {
             // The asker may have lost patience.
             let _ = reply.try_send(shard.stats());
         }
+        Mail::Ask(question) => questions::answer(shard, question),
         Mail::Done { id, result } => shard.job_done(id, result),
     }
 }
