@@ -1,15 +1,19 @@
 //! The process's life: bind, start the shards, wait for a signal, drain.
 
 use crate::client::{Brakes, Places};
-use crate::config::{Admin, Balance, Config, ListenAddr, Pin};
-use crate::desk::Desk;
+use crate::config::{Balance, Config, ListenAddr, Pin};
+use crate::control::Event;
+use crate::desk::{self, Desk};
+use crate::listeners::{self, Inherited};
 use crate::logging;
 use crate::memory::Memory;
-use crate::net;
+use crate::notify::{self, Phase};
+use crate::preflight;
 use crate::reload::{Loader, Operator, Parts};
 use crate::resolver::{Refresher, Resolver};
 use crate::shard::{Answers, Loads, Mail, Postbox, Reports, Roles, ShardSeed, Targets, run};
 use crate::snapshot::Snapshot;
+use crate::succession::Succession;
 use ::pool::Budget;
 use admin::stats::ShardStats;
 use admin::thread::{Listening, Thread};
@@ -19,8 +23,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
@@ -46,6 +49,8 @@ pub enum StartError {
     /// An address for operators cannot be listened on, or their thread cannot be
     /// started.
     Admin(&'static str, io::Error),
+    /// The control socket cannot be made, or who has it does not hand over.
+    Control(PathBuf, io::Error),
     /// The signal handlers cannot be installed.
     Signals(io::Error),
     /// The thread that looks names up again cannot be started.
@@ -67,6 +72,11 @@ impl fmt::Display for StartError {
                 write!(f, "cannot listen on {key}: {error}; choose another address")
             }
             StartError::Shard(id, reason) => write!(f, "shard {id} has failed: {reason}"),
+            StartError::Control(path, error) => write!(
+                f,
+                "control.socket {}: {error}; end the process that has it, or choose another",
+                path.display()
+            ),
             StartError::Certificates(text) => f.write_str(text),
             StartError::Resolver(error) => write!(f, "cannot start the resolver: {error}"),
             StartError::Signals(error) => write!(f, "cannot handle signals: {error}"),
@@ -78,27 +88,72 @@ impl std::error::Error for StartError {}
 
 /// Serves until told to stop.
 ///
-/// `load`: reads the configuration anew.
-pub fn serve(config: Config, load: Loader) -> Result<Exit, StartError> {
+/// `file`: where the configuration is; `load` reads it anew.
+pub fn serve(config: Config, file: &Path, load: Loader) -> Result<Exit, StartError> {
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1]).map_err(StartError::Signals)?;
     let shards = shard_count(&config);
-    let (addresses, listeners) = bind_all(&config, shards)?;
-    let listening = listen_for_operators(&config.admin)?;
-    let running = Running::start(config, load, shards, listeners)?;
+    let mut succession = Succession::begin(&config)?;
+    let inherited = succession.sockets();
+    if !inherited.is_empty() {
+        let had = |address: &&ListenAddr| !inherited.iter().any(|(at, _)| at == *address);
+        for address in config.proxy.listen.iter().filter(had) {
+            let failed = |text| StartError::Listen(address.clone(), io::Error::other(text));
+            preflight::listenable(address).map_err(failed)?;
+        }
+    }
+    let failed = |(address, error)| StartError::Listen(address, error);
+    let (addresses, listeners) =
+        listeners::open(&config.proxy.listen, shards, inherited).map_err(failed)?;
+    let listening = desk::listen(&config.admin)?;
+    let spare = spare(&addresses, &listeners, succession.is_wanted())?;
+    let start = Start {
+        load,
+        file: file.to_owned(),
+        shards,
+        listeners,
+    };
+    let running = Running::start(config, start, &mut succession)?;
+    succession.announce(&running.operator, spare)?;
+    running.operator.watch();
     let thread = running.serve_operators(listening)?;
     let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     tracing::info!(listen = %list.join(", "), shards, "ready");
-    let exit = running.wait(signals);
+    notify::tell(Phase::Ready, "serving");
+    let exit = running.wait(signals, &succession);
     if let Some(thread) = thread {
         thread.stop();
     }
-    for address in &addresses {
-        if let ListenAddr::Unix(path) = address {
-            // Somebody may have removed it already.
-            let _ = std::fs::remove_file(path);
+    if !succession.is_over() {
+        for address in &addresses {
+            if let ListenAddr::Unix(path) = address {
+                // Somebody may have removed it already.
+                let _ = std::fs::remove_file(path);
+            }
         }
     }
     exit
+}
+
+/// The listening sockets once more, for a process that takes over.
+fn spare(
+    addresses: &[ListenAddr],
+    listeners: &listeners::ByShard,
+    wanted: bool,
+) -> Result<Vec<Inherited>, StartError> {
+    let mut spare = Vec::new();
+    for fd in listeners.iter().flatten().filter(|_| wanted) {
+        let Some(address) = listeners::address_of(fd) else {
+            continue;
+        };
+        // A unix socket is one, which all shards share.
+        let known = |(at, _): &Inherited| *at == address;
+        if matches!(address, ListenAddr::Unix(_)) && spare.iter().any(known) {
+            continue;
+        }
+        let failed = |error| StartError::Listen(addresses[0].clone(), error);
+        spare.push((address, fd.try_clone().map_err(failed)?));
+    }
+    Ok(spare)
 }
 
 /// As configured, or one for each CPU that this process may use.
@@ -107,70 +162,12 @@ pub fn shard_count(config: &Config) -> usize {
     config.engine.shards.unwrap_or_else(usable)
 }
 
-/// Where operators ask: bound before anything is started, as all addresses.
-fn listen_for_operators(config: &Admin) -> Result<Vec<Listening>, StartError> {
-    let mut all: Vec<Listening> = Vec::new();
-    let mut listen = |key, address: SocketAddr, metrics, admin| {
-        let failed = |error| StartError::Admin(key, error);
-        let listener = net::listen(&ListenAddr::Tcp(address)).map_err(failed)?;
-        tracing::info!(%address, metrics, admin, "operators may ask");
-        all.push(Listening {
-            listener: listener.into(),
-            metrics,
-            admin,
-        });
-        Ok(())
-    };
-    match (config.metrics, config.api) {
-        (Some(metrics), Some(api)) if metrics == api => listen("admin.listen", api, true, true)?,
-        (metrics, api) => {
-            if let Some(address) = metrics {
-                listen("metrics.listen", address, true, false)?;
-            }
-            if let Some(address) = api {
-                listen("admin.listen", address, false, true)?;
-            }
-        }
-    }
-    Ok(all)
-}
-
-type Listeners = Vec<Vec<OwnedFd>>;
-
-/// Binds every address for every shard: all before anything else is started,
-/// so that a mistake ends the process at once.
-fn bind_all(config: &Config, shards: usize) -> Result<(Vec<ListenAddr>, Listeners), StartError> {
-    let mut all: Listeners = (0..shards).map(|_| Vec::new()).collect();
-    let mut bound = Vec::new();
-    for address in &config.proxy.listen {
-        let failed = |error| StartError::Listen(address.clone(), error);
-        let first = net::listen(address).map_err(failed)?;
-        let actual = actual_address(address, &first);
-        for (shard, listeners) in all.iter_mut().enumerate() {
-            let own = match &actual {
-                _ if shard == 0 => first.try_clone(),
-                ListenAddr::Tcp(_) => net::listen(&actual),
-                ListenAddr::Unix(_) => first.try_clone(),
-            };
-            listeners.push(own.map_err(failed)?);
-        }
-        bound.push(actual);
-    }
-    Ok((bound, all))
-}
-
-/// With the port that the kernel chose where port 0 was asked for.
-fn actual_address(address: &ListenAddr, fd: &OwnedFd) -> ListenAddr {
-    let local = socket2::SockRef::from(fd)
-        .local_addr()
-        .ok()
-        .and_then(|local| local.as_socket());
-    match (address, local) {
-        (ListenAddr::Tcp(wanted), Some(local)) => {
-            ListenAddr::Tcp(SocketAddr::new(wanted.ip(), local.port()))
-        }
-        _ => address.clone(),
-    }
+/// What the shards are started with.
+struct Start {
+    load: Loader,
+    file: PathBuf,
+    shards: usize,
+    listeners: listeners::ByShard,
 }
 
 /// The shards, started.
@@ -187,10 +184,10 @@ struct Running {
 impl Running {
     fn start(
         config: Config,
-        load: Loader,
-        shards: usize,
-        listeners: Listeners,
+        start: Start,
+        succession: &mut Succession,
     ) -> Result<Self, StartError> {
+        let Start { shards, .. } = start;
         let snapshot = Snapshot::first(config, shards).map_err(StartError::Certificates)?;
         let snapshot = Arc::new(snapshot);
         let reports = Arc::new(Reports::default());
@@ -210,7 +207,7 @@ impl Running {
         let (hello, hellos) = bounded(shards);
         let (end, ended) = bounded(shards);
         let mut peers = Vec::new();
-        for (id, listeners) in listeners.into_iter().enumerate() {
+        for (id, listeners) in start.listeners.into_iter().enumerate() {
             let (send, receive) = bounded(1);
             peers.push(send);
             let seed = ShardSeed {
@@ -228,6 +225,8 @@ impl Running {
                 inhabited: Arc::clone(&inhabited),
                 crowded: shards > usable_cpus().len(),
                 listeners,
+                own: succession.own_listener(id),
+                kin: Arc::clone(&succession.kin),
                 hello: hello.clone(),
                 peers: receive,
             };
@@ -242,7 +241,8 @@ impl Running {
         logging::set_level(snapshot.log_level.as_deref());
         let refresher = refresher(&snapshot.config, Arc::clone(&targets), posts.clone())?;
         let operator = Operator::new(Parts {
-            load,
+            file: start.file,
+            load: start.load,
             snapshot,
             posts: posts.clone(),
             roles,
@@ -273,7 +273,7 @@ impl Running {
             .map_err(|error| StartError::Admin("admin.listen", error))
     }
 
-    fn wait(mut self, mut signals: Signals) -> Result<Exit, StartError> {
+    fn wait(mut self, mut signals: Signals, succession: &Succession) -> Result<Exit, StartError> {
         let (caught, arrivals) = bounded(4);
         let handle = signals.handle();
         let forwarder = std::thread::spawn(move || {
@@ -283,7 +283,7 @@ impl Running {
                 }
             }
         });
-        let exit = self.watch(&arrivals);
+        let exit = self.watch(&arrivals, succession);
         handle.close();
         drop(arrivals);
         // It ends when the handle is closed; it cannot fail.
@@ -291,27 +291,36 @@ impl Running {
         exit
     }
 
-    fn watch(&mut self, arrivals: &Receiver<i32>) -> Result<Exit, StartError> {
+    fn watch(
+        &mut self,
+        arrivals: &Receiver<i32>,
+        succession: &Succession,
+    ) -> Result<Exit, StartError> {
         let mut deadline: Option<Instant> = None;
-        let mut told_to_stop = false;
+        // Another process has taken over: until then logins may end.
+        let mut logins_end: Option<Instant> = None;
         loop {
-            let patience =
-                deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let timeout = patience.map_or_else(crossbeam_channel::never, crossbeam_channel::after);
+            let next = match logins_end {
+                Some(_) => Some(Instant::now() + LOGINS_LOOK),
+                None => deadline,
+            };
+            let timeout = next.map_or_else(crossbeam_channel::never, crossbeam_channel::at);
             crossbeam_channel::select! {
                 recv(arrivals) -> signal => match signal {
                     Ok(SIGUSR1) => self.log_stats(),
                     Ok(SIGHUP) => drop(self.operator.reload()),
-                    Ok(_) if told_to_stop => return Ok(Exit::Forced),
-                    Ok(_) => {
-                        let timeout = self.operator.snapshot().proxy.shutdown_timeout;
-                        tracing::info!(?timeout, "stopping: no new clients, transactions may end");
-                        told_to_stop = true;
-                        self.operator.stop();
-                        deadline = Some(Instant::now() + timeout);
-                        self.post_all(|| Mail::Drain);
+                    Ok(_) if deadline.is_none() => {
+                        logins_end = None;
+                        deadline = Some(self.stop(succession));
                     }
-                    Err(_) => return Ok(Exit::Forced),
+                    Ok(_) | Err(_) => return Ok(Exit::Forced),
+                },
+                recv(succession.events) -> event => if let (Ok(Event::TakenOver { done }), None) = (event, deadline) {
+                    // No new clients are to be sent here, and none come.
+                    self.operator.stop();
+                    self.operator.leave_listeners();
+                    let _ = done.try_send(());
+                    logins_end = Some(Instant::now() + LOGINS_END);
                 },
                 recv(self.ended) -> ended => {
                     if let Ok((id, Err(reason))) = ended {
@@ -322,13 +331,30 @@ impl Running {
                         return Ok(Exit::Drained);
                     }
                 },
-                recv(timeout) -> _ => {
-                    self.post_all(|| Mail::Stop);
-                    self.wait_for_stragglers();
-                    return Ok(Exit::TimedOut);
+                recv(timeout) -> _ => match logins_end {
+                    Some(end) => if Instant::now() >= end || self.stats().logging_in == 0 {
+                        logins_end = None;
+                        deadline = Some(self.stop(succession));
+                    },
+                    None => {
+                        self.post_all(|| Mail::Stop);
+                        self.wait_for_stragglers();
+                        return Ok(Exit::TimedOut);
+                    }
                 }
             }
         }
+    }
+
+    /// No new clients, and those that are there leave when they may. Until when they may stay.
+    fn stop(&self, succession: &Succession) -> Instant {
+        let timeout = self.operator.snapshot().proxy.shutdown_timeout;
+        tracing::info!(?timeout, "stopping: no new clients, transactions may end");
+        self.operator.stop();
+        notify::tell(Phase::Stopping, "transactions may end");
+        succession.let_go();
+        self.post_all(|| Mail::Drain);
+        Instant::now() + timeout
     }
 
     /// Clients that were told to leave at once get a moment to hear it.
@@ -352,6 +378,10 @@ impl Running {
     }
 
     fn log_stats(&self) {
+        tracing::info!("stats {}", self.stats());
+    }
+
+    fn stats(&self) -> ShardStats {
         let (reply, replies) = bounded(self.posts.len());
         self.post_all(|| Mail::Stats(reply.clone()));
         let mut sum = ShardStats::default();
@@ -360,7 +390,7 @@ impl Running {
                 sum.merge(&stats);
             }
         }
-        tracing::info!("stats {sum}");
+        sum
     }
 }
 
@@ -467,6 +497,10 @@ fn usable_cpus() -> Vec<usize> {
     usable.unwrap_or_default()
 }
 
+/// How often it is looked whether logins have ended.
+const LOGINS_LOOK: Duration = Duration::from_millis(20);
+/// How long logins may take that had begun when another process took over.
+const LOGINS_END: Duration = Duration::from_secs(5);
 /// For the last words to clients that are cut off.
 const STRAGGLE: Duration = Duration::from_secs(1);
 /// A shard that does not answer within this is not counted.

@@ -43,7 +43,8 @@ fn run(args: RunArgs) -> ExitCode {
         Ok(config) => config,
         Err(problems) => return fail(&problems),
     };
-    match lifecycle::serve(config, Box::new(move || cli::load(&args))) {
+    let file = args.config.clone().unwrap_or_default();
+    match lifecycle::serve(config, &file, Box::new(move || cli::load(&args))) {
         // That clients did not make it in time is in the log; the operator's order was carried out.
         Ok(Exit::Drained | Exit::TimedOut) => ExitCode::SUCCESS,
         Ok(Exit::Forced) => ExitCode::from(INTERRUPTED),

@@ -8,6 +8,7 @@
 //! | [`cluster`] | PostgreSQL clusters on free ports, databases and roles in them |
 //! | [`version`] | which PostgreSQL |
 //! | [`pgmux`] | a configuration, the running program, its log and its resources |
+//! | [`control`] | orders by the control socket |
 //! | [`wire`] | a raw client: bytes in any chunking, replies as comparable lines |
 //! | [`script`] | message scripts with golden replies, run direct and through pgmux |
 //! | [`hostile`] | servers that speak as much PostgreSQL as a test wants, and then something else |
@@ -25,6 +26,7 @@ pub mod canary;
 pub mod cgroup;
 pub mod clean;
 pub mod cluster;
+pub mod control;
 pub mod dice;
 pub mod direct;
 pub mod driver;

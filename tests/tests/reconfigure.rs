@@ -497,6 +497,7 @@ fn fifty_reloads_under_load_fail_nobody(shards: usize) {
     let stand = Stand::open(shards, |config| config.servers(5));
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _guard = Ends(&stop);
         let workers: Vec<_> = (0..6)
             .map(|_| {
                 scope.spawn(|| {
@@ -534,4 +535,13 @@ fn fifty_reloads_under_load_fail_nobody(shards: usize) {
     });
     stand.pgmux.wait_for("waiting", 0);
     stand.pgmux.stop();
+}
+
+/// Ends the work of others even if this test fails meanwhile.
+struct Ends<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
 }

@@ -628,7 +628,7 @@ fn login_that_takes_too_long_is_told_so(shards: usize) {
     let stand = stand(shards, |config| config.set("proxy.login_timeout", "500ms"));
     // Before it says who it is, as from PostgreSQL, nothing; then why.
     let mut silent = Conn::open(&stand.pgmux.endpoint()).expect("a connection");
-    assert_eq!(silent.recv_to_end().expect("the end"), []);
+    assert_eq!(silent.recv_to_end().expect("the end"), Vec::<u8>::new());
     let mut conn = Conn::open(&stand.pgmux.endpoint()).expect("a connection");
     let login = stand.pgmux.login();
     let startup = frontend::startup(

@@ -11,7 +11,7 @@
 //!
 //! A client that writes one itself is passed on less far, and that is all.
 
-use crate::config::{Keepalive, Peer, PeerAddress};
+use crate::config::{Keepalive, PeerAddress};
 use crate::limits::{CANCEL, CANCEL_HOPS, CANCELS_HEARD, CANCELS_TO_PEER};
 use crate::link::Link;
 use crate::net;
@@ -20,6 +20,8 @@ use protocol::startup::CancelRequest;
 use socket2::SockAddr;
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Instant;
 
 /// A cancel request as it came.
@@ -43,17 +45,22 @@ pub(super) async fn pass_on(shard: &Rc<Shard>, socket: &Link, asked: Asked) {
     }
     let until = Instant::now() + CANCEL;
     let passing = async {
-        match shard.process_ids.owner(asked.pid) {
+        let known = match shard.process_ids.owner(asked.pid) {
             Owner::Here { shard: to, slot } => within(shard, to, slot, key, until).await,
             Owner::Instance(id) => abroad(shard, id, asked.pid, key, hops).await,
-            Owner::Nobody => {}
+            Owner::Nobody => false,
+        };
+        if !known {
+            to_kin(shard, asked.pid, key, hops).await;
         }
     };
     // Late or not, the connection ends.
     let _ = shard.ring.until(Some(until), passing).await;
 }
 
-async fn within(shard: &Rc<Shard>, to: usize, slot: u32, key: &[u8], until: Instant) {
+/// Whether there is such a client.
+async fn within(shard: &Rc<Shard>, to: usize, slot: u32, key: &[u8], until: Instant) -> bool {
+    let known = Arc::new(AtomicBool::new(false));
     let delivered = shard.until_dropped(|guard| {
         let key = key.into();
         let mail = Mail::Cancel {
@@ -61,37 +68,56 @@ async fn within(shard: &Rc<Shard>, to: usize, slot: u32, key: &[u8], until: Inst
             key,
             guard,
             until,
+            known: Arc::clone(&known),
         };
         shard.post_until(to, mail, until);
     });
     delivered.await;
+    known.load(SeqCst)
 }
 
-/// To the peer with this number, if there is one.
-async fn abroad(shard: &Shard, id: u32, pid: u32, key: &[u8], hops: u8) {
+/// To the processes that this one has taken over from, or that have taken over
+/// from it: they listen, or have listened, at the same addresses.
+async fn to_kin(shard: &Shard, pid: u32, key: &[u8], hops: u8) {
+    if hops >= CANCEL_HOPS || !CancelSecret::may_be(key) {
+        return;
+    }
+    for socket in shard.kin.to_ask(hops) {
+        bump(&shard.counters.cancels_forwarded);
+        let address = PeerAddress::Unix(socket.clone());
+        if let Err(error) = forward(shard, &address, pid, &wrap(key, hops + 1)).await {
+            tracing::debug!(%error, "the process before or after this one has gone");
+            shard.kin.forget(&socket);
+        }
+    }
+}
+
+/// To the peer with this number. False: there is none.
+async fn abroad(shard: &Shard, id: u32, pid: u32, key: &[u8], hops: u8) -> bool {
     let config = shard.config();
     let peers = &config.peers;
     let Some(at) = peers.iter().position(|peer| peer.id == id) else {
-        return;
+        return false;
     };
     let place = Capped::enter(&shard.cancels.forwarded[at], CANCELS_TO_PEER);
     let (Some(_place), true) = (place, hops < CANCEL_HOPS && CancelSecret::may_be(key)) else {
         bump(&shard.counters.cancels_dropped);
-        return;
+        return true;
     };
     bump(&shard.counters.cancels_forwarded);
     let peer = &peers[at];
-    if let Err(error) = forward(shard, peer, pid, &wrap(key, hops + 1)).await {
+    if let Err(error) = forward(shard, &peer.address, pid, &wrap(key, hops + 1)).await {
         tracing::warn!(peer = peer.id, address = %peer.address, %error, "a cancel request could not be passed on");
     }
+    true
 }
 
-async fn forward(shard: &Shard, peer: &Peer, pid: u32, key: &[u8]) -> io::Result<()> {
+async fn forward(shard: &Shard, address: &PeerAddress, pid: u32, key: &[u8]) -> io::Result<()> {
     let mut request = Vec::new();
     CancelRequest { pid, key }
         .encode(&mut request)
         .map_err(|error| io::Error::other(error.text()))?;
-    let socket = connect(shard, &peer.address).await?;
+    let socket = connect(shard, address).await?;
     socket.write(&request);
     socket.drained().await;
     Ok(())

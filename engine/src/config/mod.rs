@@ -92,6 +92,8 @@ pub struct Config {
     pub tls: Option<ClientTls>,
     /// What is logged, if it is written here.
     pub log_level: Option<String>,
+    /// By which orders are given, and the process is taken over from.
+    pub control: Option<PathBuf>,
     /// Whether a change of the file is taken over as it is noticed.
     pub watch: bool,
     /// All of it, key by key.
@@ -186,6 +188,8 @@ fn resolve(root: Value, report: &mut Report) -> Option<Config> {
     let breaker = typed::<CircuitBreaker>(take("circuit_breaker"), "circuit_breaker", report);
     let tls = typed::<tls::Section>(take("tls"), "tls", report).and_then(|s| s.resolve(report));
     let log = typed::<live::LogSection>(take("log"), "log", report).and_then(|s| s.resolve(report));
+    let control = typed::<live::ControlSection>(take("control"), "control", report)
+        .and_then(|s| s.resolve(report));
     let config = typed::<live::ConfigSection>(take("config"), "config", report);
     let metrics = typed::<operator::Metrics>(take("metrics"), "metrics", report);
     let admin = typed::<operator::Section>(take("admin"), "admin", report);
@@ -214,6 +218,7 @@ fn resolve(root: Value, report: &mut Report) -> Option<Config> {
         breaker: breaker?,
         tls: tls?,
         log_level: log?.level,
+        control: control?,
         watch: config?.watch,
         facts: Facts::default(),
         admin: admin?,

@@ -126,12 +126,14 @@ impl Report {
 
     /// A relative path starts at the directory of the configuration file.
     pub(super) fn beside(&self, path: &Path) -> PathBuf {
-        let path = Path::new(&self.file)
-            .parent()
-            .unwrap_or(Path::new(""))
-            .join(path);
+        let path = self.directory().join(path);
         self.files.borrow_mut().push(path.clone());
         path
+    }
+
+    /// Where the configuration file is.
+    pub(super) fn directory(&self) -> &Path {
+        Path::new(&self.file).parent().unwrap_or(Path::new(""))
     }
 
     /// The files that [`Report::beside`] was asked for.

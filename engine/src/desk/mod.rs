@@ -11,7 +11,10 @@
 mod checks;
 mod clients;
 mod figures;
+mod listen;
 mod orders;
+
+pub use listen::listen;
 
 use crate::client::Places;
 use crate::reload::Operator;

@@ -48,8 +48,11 @@ pub fn check(config: &Config) -> Vec<Finding> {
     let shards = shards(config);
     let mut findings = kernel::check();
     findings.extend(limits::check(config, shards));
-    findings.extend(ports::check(&config.proxy.listen));
-    findings.extend(ports::check_admin(&config.admin));
+    // Whose sockets are inherited nobody knows yet.
+    if !may_inherit(config) {
+        findings.extend(ports::check(&config.proxy.listen));
+        findings.extend(ports::check_admin(&config.admin));
+    }
     findings.extend(cpus(config, shards));
     findings.extend(open_door(config));
     findings
@@ -99,6 +102,23 @@ fn open_door(config: &Config) -> Option<Finding> {
     Some(Finding::warn(format!(
         "{reachable} can be reached by other machines and {text}"
     )))
+}
+
+/// Whether this process may have its listening sockets from another: the service manager, or the one that it takes over
+/// from. Then [`listenable`] is asked of the rest.
+pub fn may_inherit(config: &Config) -> bool {
+    let answers = |path| std::os::unix::net::UnixStream::connect(path).is_ok();
+    let activated = std::env::var("LISTEN_PID").ok() == Some(std::process::id().to_string());
+    activated || config.control.as_deref().is_some_and(answers)
+}
+
+/// Why one address cannot be listened on, if it cannot.
+pub fn listenable(address: &ListenAddr) -> Result<(), String> {
+    let found = ports::check(std::slice::from_ref(address));
+    found
+        .into_iter()
+        .next()
+        .map_or(Ok(()), |finding| Err(finding.text))
 }
 
 #[cfg(test)]

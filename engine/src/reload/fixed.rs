@@ -10,7 +10,7 @@ const FIXED: &[(&str, &str)] = &[
         "the addresses are bound when the process starts",
     ),
     (
-        "proxy.control_socket",
+        "control.socket",
         "the socket is bound when the process starts",
     ),
     (
@@ -65,6 +65,7 @@ pub(super) fn keep(now: &Config, fresh: &mut Config) -> Vec<Pending> {
     fresh.engine.clone_from(&now.engine);
     fresh.peers.clone_from(&now.peers);
     (fresh.admin.metrics, fresh.admin.api) = (now.admin.metrics, now.admin.api);
+    fresh.control.clone_from(&now.control);
     for group in &mut fresh.groups {
         let Some(place) = now.group(&group.name) else {
             continue;

@@ -20,9 +20,11 @@ pub use report::{Change, Fault, Outcome, Pending, ReloadReport};
 
 use crate::config::{Config, ConfigErrors};
 use crate::logging;
-use crate::shard::{Answers, Postbox, Roles, Targets};
+use crate::notify::{self, Phase};
+use crate::shard::{Answers, Mail, Postbox, Roles, Targets};
 use crate::snapshot::Snapshot;
 use ::pool::Budget;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -44,10 +46,15 @@ pub struct Operator {
     /// One reload at a time. How many databases there have been.
     reloading: Mutex<usize>,
     stopping: AtomicBool,
+    /// The configuration's own file, and whether a thread watches it.
+    file: PathBuf,
+    watched: AtomicBool,
 }
 
 /// What an operator is made of.
 pub struct Parts {
+    /// Where the configuration is.
+    pub file: PathBuf,
     /// How the configuration is read again.
     pub load: Loader,
     /// What the shards serve by.
@@ -78,6 +85,8 @@ impl Operator {
             reloading: Mutex::new(parts.snapshot.databases.len()),
             now: RwLock::new(parts.snapshot),
             stopping: AtomicBool::new(false),
+            file: parts.file,
+            watched: AtomicBool::new(false),
         }
     }
 
@@ -96,6 +105,20 @@ impl Operator {
         self.stopping.load(SeqCst)
     }
 
+    /// Another process accepts clients in our place: ours end to listen.
+    pub fn leave_listeners(&self) {
+        if !stage::tell(&self.posts, |reply| Mail::TakenOver { reply }) {
+            tracing::warn!("a shard has not said yet that it accepts no more; it will");
+        }
+    }
+
+    /// Another process has ended to accept in our place.
+    pub fn accept_anew(&self) {
+        for post in &self.posts {
+            post.post(Mail::AcceptAnew);
+        }
+    }
+
     /// The process has been told to stop.
     pub fn stop(&self) {
         self.stopping.store(true, SeqCst);
@@ -103,8 +126,9 @@ impl Operator {
 
     /// Reads the configuration and all files that it names again, and has all shards serve by it, or none. Waits until
     /// they do: seconds at most.
-    pub fn reload(&self) -> ReloadReport {
+    pub fn reload(self: &Arc<Self>) -> ReloadReport {
         let mut fresh = self.lock();
+        notify::tell(Phase::Reloading, "reading the configuration again");
         let report = match self.prepare(&mut fresh) {
             Ok((snapshot, report)) => match self.take_over(&snapshot) {
                 Ok(()) => report,
@@ -113,7 +137,17 @@ impl Operator {
             Err(faults) => ReloadReport::refused(faults),
         };
         report.log();
+        drop(fresh);
+        notify::tell(Phase::Ready, report.status());
+        self.watch();
         report
+    }
+
+    /// Has a thread notice changes of the configuration's files, if that is wanted and none does yet.
+    pub fn watch(self: &Arc<Self>) {
+        if self.snapshot().watch && !self.watched.swap(true, SeqCst) {
+            watch::spawn(Arc::clone(self));
+        }
     }
 
     /// All that can be wrong is found here, before anybody hears of it.

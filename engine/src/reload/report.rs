@@ -87,6 +87,14 @@ impl ReloadReport {
         }
     }
 
+    /// In a line.
+    pub(super) fn status(&self) -> &'static str {
+        match self.outcome {
+            Outcome::Applied => "serving",
+            Outcome::Refused => "serving; the last reload was refused, see the log",
+        }
+    }
+
     /// Tells the log.
     pub(super) fn log(&self) {
         for fault in &self.errors {

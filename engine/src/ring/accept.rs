@@ -17,6 +17,10 @@ pub(super) struct Entry {
     /// After an error: when to try again.
     pause: Option<Instant>,
     armed: bool,
+    /// No more are wanted, but those that have been accepted are.
+    finishing: bool,
+    /// The kernel is to try anew.
+    anew: bool,
     closing: bool,
     waker: Option<Waker>,
 }
@@ -37,6 +41,8 @@ impl Ring {
             error: None,
             pause: None,
             armed: true,
+            finishing: false,
+            anew: false,
             closing: false,
             waker: None,
         };
@@ -60,6 +66,7 @@ impl Ring {
         }
         match fd {
             Ok(fd) => entry.queue.push_back(fd),
+            Err(_) if entry.finishing || entry.anew => {}
             Err(number) => {
                 entry.error = Some(number);
                 entry.pause = Some(Instant::now() + ACCEPT_PAUSE);
@@ -68,6 +75,20 @@ impl Ring {
         }
         if let Some(waker) = &entry.waker {
             waker.wake_by_ref();
+        }
+    }
+
+    /// Has the kernel look anew for connections on all listening sockets. It
+    /// wakes one of those who wait for a connection; where that was another
+    /// process which has given up in this moment, the connection would wait
+    /// for the next one to come.
+    pub fn accept_anew(&self) {
+        for (id, entry) in self.0.listeners.borrow_mut().iter_mut() {
+            if entry.armed && !entry.closing && !entry.finishing {
+                entry.anew = true;
+                let id = u32::try_from(id).expect("few listeners");
+                self.0.sys.borrow_mut().cancel_accept(id);
+            }
         }
     }
 }
@@ -91,6 +112,29 @@ impl Listener {
         }
     }
 
+    /// Accepts no more; gives those that were accepted before. Those that wait
+    /// to be accepted are left to others who listen on the same socket.
+    pub async fn finish(self) -> Vec<OwnedFd> {
+        {
+            let mut listeners = self.ring.0.listeners.borrow_mut();
+            let entry = &mut listeners[self.id as usize];
+            entry.finishing = true;
+            if entry.armed {
+                self.ring.0.sys.borrow_mut().cancel_accept(self.id);
+            }
+        }
+        std::future::poll_fn(|cx| {
+            let mut listeners = self.ring.0.listeners.borrow_mut();
+            let entry = &mut listeners[self.id as usize];
+            entry.waker = Some(cx.waker().clone());
+            if entry.armed {
+                return Poll::Pending;
+            }
+            Poll::Ready(entry.queue.drain(..).collect())
+        })
+        .await
+    }
+
     /// What is there at once; else makes the kernel accept, if it may.
     fn arm(&self) -> Armed {
         let mut listeners = self.ring.0.listeners.borrow_mut();
@@ -107,6 +151,7 @@ impl Listener {
             return Armed::Paused(until);
         }
         entry.pause = None;
+        entry.anew = false;
         entry.armed = true;
         self.ring
             .0
@@ -120,6 +165,12 @@ impl Listener {
         let mut listeners = self.ring.0.listeners.borrow_mut();
         let entry = &mut listeners[self.id as usize];
         entry.waker = Some(cx.waker().clone());
+        if entry.anew && !entry.armed {
+            entry.anew = false;
+            entry.armed = true;
+            let fd = entry.fd.as_raw_fd();
+            self.ring.0.sys.borrow_mut().accept(self.id, fd);
+        }
         entry.next().map_or(Poll::Pending, Poll::Ready)
     }
 }

@@ -5,6 +5,7 @@ use super::{Guard, Home, Mail, Shard, Whereabouts};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -55,8 +56,17 @@ impl Drop for Capped<'_> {
 
 /// A cancel request for a client of this shard. Whoever sent it has stopped
 /// waiting at `until`, and perhaps asked its next question.
-pub(super) fn take(shard: &Rc<Shard>, slot: u32, key: Box<[u8]>, guard: Guard, until: Instant) {
-    match shard.clients.find(slot, &key) {
+pub(super) fn take(
+    shard: &Rc<Shard>,
+    slot: u32,
+    key: Box<[u8]>,
+    guard: Guard,
+    until: Instant,
+    known: &AtomicBool,
+) {
+    let found = shard.clients.find(slot, &key);
+    known.store(found.is_some(), SeqCst);
+    match found {
         Some(Whereabouts::Here(_)) => {}
         Some(Whereabouts::Away(home)) => return pass_on(shard, home, guard, until),
         None => return,

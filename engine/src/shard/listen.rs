@@ -4,21 +4,32 @@ use super::{Mail, Room, Shard, bump};
 use crate::client;
 use crate::net;
 use crate::ring::{Listener, task};
+use crossbeam_channel::Sender;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Accepts until no shard has clients any more: whoever comes while the process
-/// stops may bring a cancel request.
-pub(super) async fn accept(shard: Rc<Shard>, listener: Listener) {
+/// stops may bring a cancel request. Where others listen, until another process
+/// does so in our place.
+pub(super) async fn accept(shard: Rc<Shard>, listener: Listener, is_own: bool) {
+    let _listening = Listening::begin(&shard, is_own);
     let mut quiet_until = Instant::now();
     loop {
         let next = futures_lite::future::or(async { Some(listener.accept().await) }, async {
-            shard.deaf.wait().await;
+            match is_own {
+                true => shard.deaf.wait().await,
+                false => shard.end_of_listening().await,
+            }
             None
         });
         match next.await {
-            None => return,
+            None => {
+                for fd in listener.finish().await {
+                    place(&shard, fd);
+                }
+                return;
+            }
             Some(Ok(fd)) => place(&shard, fd),
             // One line a second says enough about a process that is out of
             // descriptors.
@@ -28,6 +39,45 @@ pub(super) async fn accept(shard: Rc<Shard>, listener: Listener) {
             }
             Some(Err(_)) => {}
         }
+    }
+}
+
+/// Counts a listener where others listen too.
+struct Listening(Option<Rc<Shard>>);
+
+impl Listening {
+    fn begin(shard: &Rc<Shard>, is_own: bool) -> Self {
+        if is_own {
+            return Self(None);
+        }
+        shard.listening.set(shard.listening.get() + 1);
+        Self(Some(Rc::clone(shard)))
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        if let Some(shard) = &self.0 {
+            shard.listening.set(shard.listening.get() - 1);
+        }
+    }
+}
+
+/// Another process accepts in our place: says so when we do not any more.
+pub(super) async fn leave_to_another(shard: Rc<Shard>, reply: Sender<usize>) {
+    shard.taken_over.give();
+    while shard.listening.get() > 0 {
+        shard.ring.sleep(LOOK).await;
+    }
+    // Who has asked may have lost patience.
+    let _ = reply.try_send(shard.id);
+}
+
+const LOOK: Duration = Duration::from_millis(1);
+
+impl Shard {
+    async fn end_of_listening(&self) {
+        futures_lite::future::or(self.deaf.wait(), self.taken_over.wait()).await;
     }
 }
 

@@ -30,6 +30,13 @@ pub enum Mail {
     Client(OwnedFd),
     /// No new clients; the idle ones leave.
     Drain,
+    /// Another process accepts clients in our place.
+    TakenOver {
+        /// Which shard accepts no more.
+        reply: Sender<usize>,
+    },
+    /// Another process does not accept in our place any more.
+    AcceptAnew,
     /// The time is over: all clients leave now.
     Stop,
     /// A server that another shard has given away.
@@ -75,6 +82,8 @@ pub enum Mail {
         guard: Guard,
         /// When whoever asked does not wait for that any more.
         until: Instant,
+        /// Set if there is such a client.
+        known: Arc<AtomicBool>,
     },
     /// The same for a client that has moved to this shard.
     CancelGuest {
@@ -140,6 +149,8 @@ impl Mail {
             self,
             Mail::Done { .. }
                 | Mail::Drain
+                | Mail::TakenOver { .. }
+                | Mail::AcceptAnew
                 | Mail::Stop
                 | Mail::Commit { .. }
                 | Mail::Follow { .. }

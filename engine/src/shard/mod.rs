@@ -55,6 +55,7 @@ pub use targets::{TargetState, Targets, is_death};
 
 use crate::client::{Brakes, Places};
 use crate::config::TimeLimits;
+use crate::control::Kin;
 use crate::link::Handshakes;
 use crate::memory::{Memory, Resident};
 use crate::ring::{Ring, task};
@@ -112,6 +113,12 @@ pub struct Shard {
     pub drain: Signal,
     /// Given when nobody is left whose query could be cancelled.
     deaf: Signal,
+    /// Given when another process accepts clients in our place.
+    taken_over: Signal,
+    /// Listeners where that may happen.
+    listening: Cell<usize>,
+    /// The processes before and after this one.
+    pub kin: Arc<Kin>,
     /// Shards that have clients.
     inhabited: Arc<AtomicUsize>,
     /// What PostgreSQL has said of users, for all shards.

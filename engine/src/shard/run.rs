@@ -7,6 +7,7 @@ use super::{
 };
 use crate::client::{Brakes, Places};
 use crate::config::Balance;
+use crate::control::Kin;
 use crate::link::Handshakes;
 use crate::memory::Memory;
 use crate::ring::{Ring, Sizes, drive, task};
@@ -52,6 +53,10 @@ pub struct ShardSeed {
     pub crowded: bool,
     /// Its listening sockets.
     pub listeners: Vec<OwnedFd>,
+    /// One that only this process has, on one shard.
+    pub own: Option<OwnedFd>,
+    /// The processes before and after this one.
+    pub kin: Arc<Kin>,
     /// Where it says how it can be reached.
     pub hello: Sender<(usize, Postbox)>,
     /// How the others can be reached, in order.
@@ -102,6 +107,9 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
         waiting: Cell::new(0),
         drain: Signal::default(),
         deaf: Signal::default(),
+        taken_over: Signal::default(),
+        listening: Cell::new(0),
+        kin: seed.kin,
         inhabited: seed.inhabited,
         finished: Signal::default(),
         group_pools: RefCell::default(),
@@ -119,7 +127,10 @@ pub async fn run(seed: ShardSeed) -> io::Result<()> {
     }
     shard.open_pools();
     for fd in seed.listeners {
-        task::spawn(listen::accept(Rc::clone(&shard), ring.listener(fd)));
+        task::spawn(listen::accept(Rc::clone(&shard), ring.listener(fd), false));
+    }
+    if let Some(fd) = seed.own {
+        task::spawn(listen::accept(Rc::clone(&shard), ring.listener(fd), true));
     }
     task::spawn(deadlines::keep(Rc::clone(&shard)));
     task::spawn(watch_idle(Rc::clone(&shard)));
@@ -176,6 +187,10 @@ fn open(shard: &Rc<Shard>, mail: Mail) {
             }
             shard.clients.tell_all(Wishes::LEAVE);
         }
+        Mail::TakenOver { reply } => {
+            task::spawn(listen::leave_to_another(Rc::clone(shard), reply));
+        }
+        Mail::AcceptAnew => shard.ring.accept_anew(),
         Mail::Stop => shard.clients.tell_all(Wishes::STOP),
         Mail::Guest(guest) => guest.settle_in(shard),
         Mail::Left { slot } => shard.clients.free(slot),
@@ -196,7 +211,8 @@ fn open(shard: &Rc<Shard>, mail: Mail) {
             key,
             guard,
             until,
-        } => cancel::take(shard, slot, key, guard, until),
+            known,
+        } => cancel::take(shard, slot, key, guard, until, &known),
         Mail::CancelGuest { home, guard, until } => {
             cancel::take_for_guest(shard, home, guard, until);
         }
