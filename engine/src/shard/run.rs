@@ -63,10 +63,28 @@ pub struct ShardSeed {
     pub peers: Receiver<Vec<Postbox>>,
 }
 
+/// The receive buffers are pinned, which fails for a moment when the kernel
+/// cannot move what is in the way: seen where many processes started at once.
+fn open_ring() -> io::Result<Ring> {
+    let mut tries = RING_TRIES;
+    loop {
+        let short = match Ring::new(Sizes::default()) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => error,
+            other => return other,
+        };
+        tries -= 1;
+        if tries == 0 {
+            return Err(short);
+        }
+        // Nothing else runs on this thread yet.
+        std::thread::sleep(RING_PAUSE);
+    }
+}
+
 /// Runs a shard until it has drained. Ends with an error when the ring cannot
 /// be made or fails.
 pub async fn run(seed: ShardSeed) -> io::Result<()> {
-    let ring = Ring::new(Sizes::default())?;
+    let ring = open_ring()?;
     let mailbox = Mailbox::new(&ring, seed.snapshot.engine.mailbox as usize);
     let gone = |_| io::Error::other("the process gave up starting");
     seed.hello
@@ -262,3 +280,6 @@ async fn drain(shard: Rc<Shard>) {
 const DRAIN_POLL: Duration = Duration::from_millis(5);
 /// How long the servers may take to close their ends.
 const GOODBYES: Duration = Duration::from_millis(500);
+
+const RING_TRIES: u32 = 5;
+const RING_PAUSE: Duration = Duration::from_millis(100);
