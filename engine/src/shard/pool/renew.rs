@@ -213,7 +213,7 @@ impl ShardPool {
         password(&old).map(Zeroizing::new) == password(&new).map(Zeroizing::new)
     }
 
-    /// See [`ShardPool::remove`].
+    /// It serves no new client: its database is no longer configured.
     pub fn is_removed(&self) -> bool {
         self.state.removed.get()
     }
