@@ -40,6 +40,38 @@ pub trait Handle: Send + Sync + 'static {
         database: Option<&str>,
         on: bool,
     ) -> impl Future<Output = Result<Changed, Unknown>>;
+    /// Pauses a database or all, goes on, or replaces servers.
+    fn order(
+        &self,
+        order: Order,
+        database: Option<&str>,
+    ) -> impl Future<Output = Result<Ordered, Unknown>>;
+}
+
+/// What is ordered of a database's servers and clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// No client gets a server; transactions that run may end; then no server is open.
+    Pause,
+    /// It goes on.
+    Resume,
+    /// Every server is replaced when nobody has it.
+    Reconnect,
+    /// Its clients are ended at once, and it is paused.
+    Kill,
+}
+
+/// What became of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ordered {
+    /// It is carried out.
+    Done,
+    /// Transactions still run; the database stays paused meanwhile.
+    UnderWay,
+    /// Somebody has resumed it in the meantime.
+    Overridden,
+    /// The process ends.
+    Unavailable,
 }
 
 /// What is not there: the database's name is not configured.

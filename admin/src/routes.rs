@@ -4,8 +4,8 @@ use crate::access::Role;
 use crate::answer::{self, Answer};
 use crate::exposition::CONTENT_TYPE;
 use crate::handle::{
-    Cancelled, Connections, Figures, Handle, Maintenance, Readiness, Reloaded, State, Unclear,
-    Wanted,
+    Cancelled, Connections, Figures, Handle, Maintenance, Order, Ordered, Readiness, Reloaded,
+    State, Unclear, Unknown, Wanted,
 };
 use crate::metrics;
 use crate::moment::rfc3339;
@@ -38,6 +38,7 @@ pub(crate) enum Route {
     Sessions,
     Cancel(u32),
     Maintenance(Verb),
+    Order(Order),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +108,10 @@ fn place(path: &str, scope: Scope) -> Result<Place, Answer> {
         "stats" => Place::look(Route::Stats),
         "config" => Place::look(Route::Config),
         "reload" => Place::order(Route::Reload),
+        "pause" => Place::order(Route::Order(Order::Pause)),
+        "resume" => Place::order(Route::Order(Order::Resume)),
+        "reconnect" => Place::order(Route::Order(Order::Reconnect)),
+        "kill" => Place::order(Route::Order(Order::Kill)),
         "connections" => Place::look(Route::Connections),
         "sessions" => Place::look(Route::Sessions),
         "maintenance" => Place {
@@ -166,9 +171,10 @@ impl Route {
     fn role(self) -> Option<Role> {
         match self {
             Self::Metrics | Self::Healthz | Self::Readyz => None,
-            Self::Reload | Self::Cancel(_) | Self::Maintenance(Verb::Begin | Verb::End) => {
-                Some(Role::Admin)
-            }
+            Self::Reload
+            | Self::Cancel(_)
+            | Self::Order(_)
+            | Self::Maintenance(Verb::Begin | Verb::End) => Some(Role::Admin),
             _ => Some(Role::Viewer),
         }
     }
@@ -176,7 +182,7 @@ impl Route {
     /// What may stand behind the `?`.
     fn parameters(self) -> &'static [&'static str] {
         match self {
-            Self::Readyz | Self::Maintenance(_) => &["database"],
+            Self::Readyz | Self::Maintenance(_) | Self::Order(_) => &["database"],
             Self::Sessions => &["state", "user", "database", "limit", "after"],
             // Some scrapers add some of their own.
             Self::Metrics | Self::Healthz => &["*"],
@@ -213,6 +219,7 @@ pub(crate) async fn act<H: Handle>(
         Route::Sessions => sessions(&query, handle).await,
         Route::Cancel(id) => cancelled(handle.cancel(id).await),
         Route::Maintenance(verb) => maintenance(verb, database, handle).await,
+        Route::Order(order) => ordered(order, handle.order(order, database).await),
     }
 }
 
@@ -378,6 +385,29 @@ async fn maintenance<H: Handle>(verb: Verb, database: Option<&str>, handle: &Arc
     answer::json(StatusCode::OK, &value)
 }
 
+fn ordered(order: Order, ordered: Result<Ordered, Unknown>) -> Answer {
+    let status = match (order, ordered) {
+        (_, Err(Unknown)) => return unknown_database(),
+        (_, Ok(Ordered::Unavailable)) => {
+            let text = "the process ends";
+            return answer::error(StatusCode::SERVICE_UNAVAILABLE, text);
+        }
+        (_, Ok(Ordered::Overridden)) => {
+            let text = "it has been resumed meanwhile";
+            return answer::error(StatusCode::CONFLICT, text);
+        }
+        // RFC 9110, 15.3.3: accepted, and not completed.
+        (_, Ok(Ordered::UnderWay)) => {
+            let value = json!({ "status": "pausing", "message": "transactions still run; no new one begins" });
+            return answer::json(StatusCode::ACCEPTED, &value);
+        }
+        (Order::Pause | Order::Kill, Ok(Ordered::Done)) => "paused",
+        (Order::Resume, Ok(Ordered::Done)) => "resumed",
+        (Order::Reconnect, Ok(Ordered::Done)) => "reconnecting",
+    };
+    answer::json(StatusCode::OK, &json!({ "status": status }))
+}
+
 async fn look_at<H: Handle>(
     maintenance: &Maintenance,
     database: Option<&str>,
@@ -487,6 +517,10 @@ mod tests {
             ("/admin/connections", "GET, HEAD"),
             ("/admin/sessions", "GET, HEAD"),
             ("/admin/reload", "POST"),
+            ("/admin/pause", "POST"),
+            ("/admin/resume", "POST"),
+            ("/admin/reconnect", "POST"),
+            ("/admin/kill", "POST"),
             ("/admin/sessions/7/cancel", "POST"),
             ("/admin/maintenance", "GET, HEAD, POST, DELETE"),
         ] {
@@ -544,6 +578,8 @@ mod tests {
             ("/admin/maintenance", Method::POST, Some(Role::Admin)),
             ("/admin/maintenance", Method::DELETE, Some(Role::Admin)),
             ("/admin/reload", Method::POST, Some(Role::Admin)),
+            ("/admin/pause", Method::POST, Some(Role::Admin)),
+            ("/admin/kill", Method::POST, Some(Role::Admin)),
             ("/admin/sessions/1/cancel", Method::POST, Some(Role::Admin)),
         ] {
             let route = place(path, ALL).ok().and_then(|place| place.by(&method));

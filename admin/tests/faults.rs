@@ -3,8 +3,8 @@
 
 use admin::access::Access;
 use admin::handle::{
-    Cancelled, Changed, Connections, Figures, Handle, Maintenance, Page, Readiness, Reloaded,
-    ShardFigures, Unclear, Unknown, Wanted,
+    Cancelled, Changed, Connections, Figures, Handle, Maintenance, Order, Ordered, Page, Readiness,
+    Reloaded, ShardFigures, Unclear, Unknown, Wanted,
 };
 use admin::thread::{Listening, Thread};
 use serde_json::Value;
@@ -75,6 +75,10 @@ impl Handle for Broken {
             changed: true,
             silent_shards: vec![1],
         })
+    }
+
+    async fn order(&self, _: Order, _: Option<&str>) -> Result<Ordered, Unknown> {
+        Err(Unknown)
     }
 }
 

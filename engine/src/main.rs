@@ -27,6 +27,10 @@ fn main() -> ExitCode {
         Command::Cancel(args) => return say(cli::cancel(&args)),
         Command::Reload(args) => return say(cli::reload(&args)),
         Command::Maintenance(args) => return say(cli::maintenance(&args)),
+        Command::Pause(args) => return say(cli::order("pause", &args)),
+        Command::Resume(args) => return say(cli::order("resume", &args)),
+        Command::Reconnect(args) => return say(cli::order("reconnect", &args)),
+        Command::Kill(args) => return say(cli::order("kill", &args)),
     };
     match done {
         Ok(text) => print(&text),

@@ -15,8 +15,10 @@ use crate::logging::LogFormat;
 
 pub use check::check;
 pub use prepare::{load, prepare};
-pub use remote::{CancelArgs, MaintenanceArgs, RemoteArgs, Said, SessionsArgs};
-pub use remote::{cancel, connections, health, maintenance, reload, sessions, stats, status};
+pub use remote::{CancelArgs, MaintenanceArgs, OrderArgs, RemoteArgs, Said, SessionsArgs};
+pub use remote::{
+    cancel, connections, health, maintenance, order, reload, sessions, stats, status,
+};
 
 /// A PostgreSQL connection pooler and proxy: one process, one shard per core.
 #[derive(Debug, Parser)]
@@ -56,6 +58,14 @@ pub enum Command {
     Reload(RemoteArgs),
     /// Send away clients that have no transaction, and let nobody new in; or end that.
     Maintenance(MaintenanceArgs),
+    /// Give no client a server any more: what runs ends, who asks waits, every server is closed.
+    Pause(OrderArgs),
+    /// Go on after a pause.
+    Resume(OrderArgs),
+    /// Replace every server when nobody has it.
+    Reconnect(OrderArgs),
+    /// End all clients at once, and pause.
+    Kill(OrderArgs),
 }
 
 /// How to serve.
@@ -175,6 +185,10 @@ mod tests {
             "reload -c x",
             "maintenance on --database d -c x",
             "maintenance -c x",
+            "pause -c x",
+            "resume --database d -c x --json",
+            "reconnect -c x",
+            "kill --database d -c x",
         ] {
             assert!(parsed(words).is_ok(), "{words:?}");
         }

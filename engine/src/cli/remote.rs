@@ -81,6 +81,16 @@ pub struct MaintenanceArgs {
     remote: RemoteArgs,
 }
 
+/// `pgmux pause`, `resume`, `reconnect`, `kill`
+#[derive(Debug, Args)]
+pub struct OrderArgs {
+    /// Of this database only.
+    #[arg(long, value_name = "NAME")]
+    database: Option<String>,
+    #[command(flatten)]
+    remote: RemoteArgs,
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Verb {
     On,
@@ -354,6 +364,21 @@ pub fn maintenance(args: &MaintenanceArgs) -> Result<Said, String> {
                 table.row([name.clone(), shown(since)]);
             }
             table.to_string()
+        }
+    })
+}
+
+/// `pgmux pause`, `resume`, `reconnect`, `kill`: the path's last part.
+pub fn order(order: &str, args: &OrderArgs) -> Result<Said, String> {
+    let database = args.database.as_deref();
+    let query = database.map(|name| format!("?database={}", encoded(name)));
+    let path = format!("/admin/{order}{}", query.unwrap_or_default());
+    let answer = Remote::of(&args.remote, Role::Admin)?.ask("POST", &path, &[200, 202])?;
+    answer.say(args.remote.json, |value| {
+        let status = shown(&value["status"]);
+        match value["message"].as_str() {
+            Some(message) => format!("{status}: {message}\n"),
+            None => format!("{status}\n"),
         }
     })
 }

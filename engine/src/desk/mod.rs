@@ -22,8 +22,8 @@ use crate::shard::{Mail, Postbox, ProcessIds, Question, Report};
 use crate::snapshot::{Database, Snapshot};
 use admin::access::Access;
 use admin::handle::{
-    Cancelled, Changed, Connections, Defaults, Figures, Handle, Left, Maintenance, Page, Readiness,
-    Reloaded, Share, Unclear, Unknown, Wanted,
+    Cancelled, Changed, Connections, Defaults, Figures, Handle, Left, Maintenance, Order, Ordered,
+    Page, Readiness, Reloaded, Share, Unclear, Unknown, Wanted,
 };
 use checks::Checks;
 use orders::Closed;
@@ -184,6 +184,10 @@ impl Handle for Desk {
 
     async fn set_maintenance(&self, database: Option<&str>, on: bool) -> Result<Changed, Unknown> {
         self.change_maintenance(database, on).await
+    }
+
+    async fn order(&self, order: Order, database: Option<&str>) -> Result<Ordered, Unknown> {
+        self.carry_out(order, database).await
     }
 }
 

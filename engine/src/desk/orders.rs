@@ -2,12 +2,12 @@
 //! asks too.
 
 use super::{Desk, lock};
-use crate::reload::{Outcome, ReloadReport};
+use crate::reload::{Outcome, Paused, ReloadReport};
 use crate::shard::Question;
-use admin::handle::{Changed, Maintenance, Reloaded, Unknown};
+use admin::handle::{Changed, Maintenance, Order, Ordered, Reloaded, Unknown};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// Which databases are in maintenance, by their numbers, and since when.
 #[derive(Default)]
@@ -64,6 +64,32 @@ impl Desk {
         })
     }
 
+    /// It blocks for seconds at most, so on a thread beside this one.
+    pub(super) async fn carry_out(
+        &self,
+        order: Order,
+        database: Option<&str>,
+    ) -> Result<Ordered, Unknown> {
+        if self.operator.is_stopping() {
+            return Ok(Ordered::Unavailable);
+        }
+        let operator = Arc::clone(&self.operator);
+        let database = database.map(str::to_owned);
+        let work = move || {
+            let database = database.as_deref();
+            match order {
+                Order::Pause => operator.pause(database, QUIET_MAX).map(outcome),
+                Order::Kill => operator.kill(database, QUIET_MAX).map(outcome),
+                Order::Resume => operator.resume(database).map(|()| Ordered::Done),
+                Order::Reconnect => operator.reconnect(database).map(|()| Ordered::Done),
+            }
+        };
+        match tokio::task::spawn_blocking(work).await {
+            Ok(ordered) => ordered.map_err(|_| Unknown),
+            Err(_) => Ok(Ordered::Unavailable),
+        }
+    }
+
     pub(super) fn told_maintenance(&self) -> Maintenance {
         let closed = lock(&self.closed);
         let snapshot = self.snapshot();
@@ -97,6 +123,14 @@ impl Closed {
     }
 }
 
+fn outcome(paused: Paused) -> Ordered {
+    match paused {
+        Paused::Quiet => Ordered::Done,
+        Paused::NotYet => Ordered::UnderWay,
+        Paused::Overridden => Ordered::Overridden,
+    }
+}
+
 fn told(report: &ReloadReport) -> Reloaded {
     let told = serde_json::to_value(report).unwrap_or_default();
     match report.outcome {
@@ -107,3 +141,6 @@ fn told(report: &ReloadReport) -> Reloaded {
         }
     }
 }
+
+/// Who asks by HTTP is told after this time that the pause is under way; it goes on.
+const QUIET_MAX: Duration = Duration::from_secs(5);

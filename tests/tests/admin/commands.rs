@@ -145,6 +145,9 @@ fn maintenance_cancel_and_reload_are_carried_out(shards: usize) {
     assert_eq!(desk.say(&own).1, 0);
     let own = format!("maintenance off --database {}", desk.stand.database);
     assert_eq!(desk.say(&own), ("maintenance_exited\n".to_owned(), 0));
+    assert_eq!(desk.say("pause"), ("paused\n".to_owned(), 0));
+    assert_eq!(desk.say("resume"), ("resumed\n".to_owned(), 0));
+    assert_eq!(desk.say("reconnect").0, "reconnecting\n");
     let (text, code) = desk.say("reload");
     assert!(code == 0 && text.ends_with("reloaded\n"), "{text}");
     let failed = desk.run("maintenance on --database nowhere");

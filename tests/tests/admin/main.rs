@@ -5,6 +5,7 @@ mod commands;
 mod hostile;
 mod maintenance;
 mod metrics;
+mod orders;
 mod pages;
 mod sessions;
 mod support;
