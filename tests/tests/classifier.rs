@@ -79,11 +79,10 @@ fn read_only(client: &mut Client, case: &Case) -> Result<(), String> {
     let reading = if case.has("scs=off") { "off" } else { "on" };
     let begin = format!("set standard_conforming_strings = {reading}; begin read only");
     client.batch_execute(&begin).map_err(said)?;
-    let result =
-        match case.text.to_lowercase().contains("to stdout") && !case.text.contains("explain") {
-            true => copy(client, &case.text),
-            false => client.simple_query(&case.text).map(drop).map_err(said),
-        };
+    let result = match case.text.to_lowercase().starts_with("copy") {
+        true => copy(client, &case.text),
+        false => client.simple_query(&case.text).map(drop).map_err(said),
+    };
     client
         .batch_execute("rollback; set standard_conforming_strings = on")
         .map_err(said)?;

@@ -10,7 +10,7 @@ use pg_query::protobuf::{
 use super::options::is_off;
 use super::walk;
 use crate::functions::Functions;
-use crate::scan::Options;
+use crate::scan::{Options, Scanner, TokenKind};
 use crate::verdict::{Class, Verdict};
 
 /// Why there is no tree.
@@ -40,35 +40,47 @@ pub fn by_tree(
     };
     let parsed =
         pg_query::parse(&text, reading).map_err(|error| Refusal::Parser(error.to_string()))?;
+    let seen = &Seen {
+        text: text.as_bytes(),
+        options,
+        functions,
+    };
     let mut verdict = Verdict::EMPTY;
     for raw in &parsed.protobuf.stmts {
-        verdict = verdict.and(statement(raw.stmt.as_deref(), functions));
+        verdict = verdict.and(statement(raw.stmt.as_deref(), seen));
     }
     Ok(verdict)
 }
 
+/// What is needed to judge a statement of a text.
+struct Seen<'a, F> {
+    text: &'a [u8],
+    options: Options,
+    functions: &'a F,
+}
+
 /// What a statement is, with all that stands in it.
-fn statement(node: Option<&Node>, functions: &impl Functions) -> Verdict {
+fn statement(node: Option<&Node>, seen: &Seen<'_, impl Functions>) -> Verdict {
     let Some(node) = node.and_then(|node| node.node.as_ref()) else {
         return Verdict::UNKNOWN;
     };
     match role(node) {
-        Role::Query => query(node, functions),
+        Role::Query => query(node, seen),
         Role::Is(class) => Verdict::of(class),
-        Role::Own => own(node, functions),
+        Role::Own => own(node, seen),
         Role::Part => Verdict::UNKNOWN,
     }
 }
 
 /// Statements that are one thing or another.
-fn own(node: &NodeEnum, functions: &impl Functions) -> Verdict {
+fn own(node: &NodeEnum, seen: &Seen<'_, impl Functions>) -> Verdict {
     match node {
         NodeEnum::TransactionStmt(found) => transaction(found),
         NodeEnum::VariableSetStmt(found) => Verdict::of(set(found)),
-        NodeEnum::ExplainStmt(found) => explain(found, functions),
-        NodeEnum::CopyStmt(found) => copy(found, functions),
+        NodeEnum::ExplainStmt(found) => explain(found, seen),
+        NodeEnum::CopyStmt(found) => copy(found, seen),
         // The cursor's query runs when rows are fetched.
-        NodeEnum::DeclareCursorStmt(found) => match walk::writes(&found.query, functions) {
+        NodeEnum::DeclareCursorStmt(found) => match walk::writes(&found.query, seen.functions) {
             true => Verdict::UNKNOWN,
             false => Verdict::of(Class::Session),
         },
@@ -76,8 +88,8 @@ fn own(node: &NodeEnum, functions: &impl Functions) -> Verdict {
     }
 }
 
-fn query(node: &NodeEnum, functions: &impl Functions) -> Verdict {
-    match walk::writes(node, functions) {
+fn query(node: &NodeEnum, seen: &Seen<'_, impl Functions>) -> Verdict {
+    match walk::writes(node, seen.functions) {
         true => Verdict::of(Class::Write),
         false => Verdict::of(Class::Read),
     }
@@ -135,14 +147,14 @@ fn set(found: &VariableSetStmt) -> Class {
 }
 
 /// Without `ANALYZE` nothing is run.
-fn explain(found: &ExplainStmt, functions: &impl Functions) -> Verdict {
+fn explain(found: &ExplainStmt, seen: &Seen<'_, impl Functions>) -> Verdict {
     let mut analyze = found
         .options
         .iter()
         .filter_map(def_elem)
         .filter(|elem| elem.defname == "analyze");
-    if analyze.any(|elem| !says_off(elem)) {
-        return match statement(found.query.as_deref(), functions) {
+    if analyze.any(|elem| !says_off(elem, seen)) {
+        return match statement(found.query.as_deref(), seen) {
             verdict if verdict == Verdict::of(Class::Read) => verdict,
             _ => Verdict::UNKNOWN,
         };
@@ -154,23 +166,26 @@ fn explain(found: &ExplainStmt, functions: &impl Functions) -> Verdict {
     }
 }
 
-/// A word, not a literal, that says off. The parser makes strings of both; but a literal's value is no part of the shape,
-/// so that one which says off is the same as one which says on.
-fn says_off(elem: &DefElem) -> bool {
-    match elem.arg.as_deref().and_then(|node| node.node.as_ref()) {
-        Some(NodeEnum::String(word)) => is_off(word.sval.as_bytes()),
-        _ => false,
-    }
+/// A word, not a literal, that says off. The tree has a string for either, so the text is asked: the value of a literal is
+/// no part of the shape, and `'off'` must not be the verdict on `'on'`.
+fn says_off<F>(elem: &DefElem, seen: &Seen<'_, F>) -> bool {
+    let Ok(start) = usize::try_from(elem.location) else {
+        return false;
+    };
+    let text = seen.text.get(start..).unwrap_or_default();
+    let tokens = Scanner::new(text, seen.options).filter(|token| !token.is_comment());
+    let value = tokens.take(2).nth(1);
+    value.is_some_and(|value| value.kind == TokenKind::Word && is_off(value.text(text)))
 }
 
 /// Rows to the client are a read; a file or a program is written to.
-fn copy(found: &CopyStmt, functions: &impl Functions) -> Verdict {
+fn copy(found: &CopyStmt, seen: &Seen<'_, impl Functions>) -> Verdict {
     if found.is_from || found.is_program || !found.filename.is_empty() {
         return Verdict::UNKNOWN;
     }
     match found.query.as_deref() {
         None => Verdict::of(Class::Read),
-        Some(query) => match statement(Some(query), functions) {
+        Some(query) => match statement(Some(query), seen) {
             verdict if verdict == Verdict::of(Class::Read) => verdict,
             _ => Verdict::UNKNOWN,
         },
