@@ -11,6 +11,26 @@
 //! Neither judge looks into a literal. Where PostgreSQL would, the stricter reading counts: `EXPLAIN (ANALYZE 'off')` runs
 //! its statement, for all we know, while `EXPLAIN (ANALYZE off)` does not.
 
+//!
+//! # Measured
+//!
+//! `cargo run --release -p router --example classify`: texts of 206 bytes and 46 tokens, the best of 30 batches, on two
+//! cores that others were building on at the time (load about 10), in a single run. Best of batches hides most of that
+//! noise but not all of it: the figures are good for ratios, and no finer than a tenth.
+//!
+//! | | a text | |
+//! |---|---|---|
+//! | tokens alone | 166 ns | 1.24 GB/s |
+//! | survey: tokens, shape, hints, size | 249 ns | 0.83 GB/s |
+//! | survey and a verdict from the cache | 258 ns | 0.80 GB/s |
+//! | verdict by words, not cached | 419 ns | |
+//! | verdict by tree, not cached | 19.6 us | of which the parser 18.2 us |
+//!
+//! A look into the cache alone is 2 ns among 9,000 verdicts and 14 ns among 270,000, which are in no cache of the CPU. What
+//! a cached verdict costs is the pass that makes the shape. That pass misses 1 GB/s, which the tokens alone reach: the
+//! shape takes two products of 64 by 64 bits a token, 1.8 ns, and a token has but 4.5 bytes. One lane would save some of
+//! it and leave 64 bits, which are too few for a key whose text is not compared.
+
 mod grammar;
 mod options;
 mod tree;
