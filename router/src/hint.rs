@@ -1,11 +1,15 @@
-//! The time that a text asks for itself: `/* timeout:5s */`.
+//! What a text asks for itself: a time (`/* timeout:5s */`), or a server ([`route`]).
 //!
 //! A hint is a block comment of its own, anywhere in the text where PostgreSQL sees a comment: not in a literal, not
 //! in another comment, not behind `--`. All its words are of the form `name:value`, so that one comment may hold
 //! several hints and prose is none. Nothing is allocated, and a text without `/*` is not scanned.
 
+pub mod route;
+
 use crate::scan::{Options, Scanner, TokenKind};
 use std::time::Duration;
+
+pub use route::Route;
 
 /// The first time that the text asks for. Zero, and what is no time, asks for nothing.
 #[inline]
@@ -34,15 +38,17 @@ fn scan(text: &[u8]) -> Option<Duration> {
 }
 
 fn of_comment(comment: &[u8]) -> Option<Duration> {
+    words(comment)?.find_map(|word| duration(word.strip_prefix(b"timeout:")?))
+}
+
+/// The hints of a block comment, if it has nothing else in it.
+fn words(comment: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     let inside = comment.strip_prefix(b"/*")?.strip_suffix(b"*/")?;
     let words = || {
         let words = inside.split(|byte| byte.is_ascii_whitespace() || *byte == b',');
         words.filter(|word| !word.is_empty())
     };
-    if !words().all(is_hint) {
-        return None;
-    }
-    words().find_map(|word| duration(word.strip_prefix(b"timeout:")?))
+    words().all(is_hint).then(words)
 }
 
 fn is_hint(word: &[u8]) -> bool {
