@@ -14,22 +14,22 @@
 //!
 //! # Measured
 //!
-//! `cargo run --release -p router --example classify`: texts of 206 bytes and 46 tokens, the best of 30 batches, on two
-//! cores that others were building on at the time (load about 10), in a single run. Best of batches hides most of that
-//! noise but not all of it: the figures are good for ratios, and no finer than a tenth.
+//! `cargo run --release -p router --example classify`: texts of 206 bytes and 46 tokens on average, the best of 30 batches.
+//! Lowest and highest of four runs, on two cores that others were building on (load 2.5 to 10).
 //!
 //! | | a text | |
 //! |---|---|---|
-//! | tokens alone | 166 ns | 1.24 GB/s |
-//! | survey: tokens, shape, hints, size | 249 ns | 0.83 GB/s |
-//! | survey and a verdict from the cache | 258 ns | 0.80 GB/s |
-//! | verdict by words, not cached | 419 ns | |
-//! | verdict by tree, not cached | 19.6 us | of which the parser 18.2 us |
+//! | tokens alone | 156 to 166 ns | 1.24 to 1.32 GB/s |
+//! | survey: tokens, shape, hints, size | 249 to 315 ns | 0.65 to 0.83 GB/s |
+//! | survey and a verdict from the cache | 258 to 264 ns | 0.78 to 0.80 GB/s |
+//! | verdict by words, not cached | 419 to 435 ns | 0.47 to 0.49 GB/s |
+//! | verdict by tree, not cached | 19.0 to 19.6 us | of which the parser 17.8 to 18.4 us |
+//! | a look into the cache alone | 2.0 ns | among 9,000 verdicts |
+//! | | 14 to 26 ns | among 270,000, in 16 MiB |
 //!
-//! A look into the cache alone is 2 ns among 9,000 verdicts and 14 ns among 270,000, which are in no cache of the CPU. What
-//! a cached verdict costs is the pass that makes the shape. That pass misses 1 GB/s, which the tokens alone reach: the
-//! shape takes two products of 64 by 64 bits a token, 1.8 ns, and a token has but 4.5 bytes. One lane would save some of
-//! it and leave 64 bits, which are too few for a key whose text is not compared.
+//! The survey differs between runs by more than a look into the cache costs, so that the two rows with it cannot be told
+//! apart. Tokens alone pass 1 GB/s, the survey does not: it adds about 100 ns, or 2 ns a token, for all that it does with
+//! each. Which part of that costs most was not measured.
 
 mod grammar;
 mod options;
