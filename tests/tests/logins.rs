@@ -252,6 +252,9 @@ fn a_role_that_changes_its_password_is_asked_for_the_new_one(shards: usize) {
     stand.refused(&role, "mistyped", "28P01");
     let mut client = stand.login(&role, "first").expect("the right one, at once");
     assert_eq!(client.value("select current_user"), role);
+    // On every shard, of which only one will see the new password.
+    let early = |_| stand.login(&role, "first").expect("the right one");
+    let mut early: Vec<Session> = (0..2 * shards).map(early).collect();
     run(
         &stand.database,
         &format!("alter role {role} password 'second'"),
@@ -261,6 +264,14 @@ fn a_role_that_changes_its_password_is_asked_for_the_new_one(shards: usize) {
     assert_eq!(renewed.value("select current_user"), role);
     stand.refused(&role, "first", "28P01");
     // Who is there stays, on servers that know the new keys.
+    let mut direct = Direct::open(Cluster::shared(), &stand.database);
+    let servers = format!("select count(*) from pg_stat_activity where usename = '{role}'");
+    let closed = || (direct.number(&servers) == 0).then_some(());
+    assert!(eventually(PATIENCE, closed).is_some(), "idle servers stay");
+    for client in &mut early {
+        assert_eq!(client.value("select current_user"), role);
+    }
+    drop(early);
     for client in [&mut client, &mut renewed] {
         client.query("begin");
         assert_eq!(client.value("select current_user"), role);

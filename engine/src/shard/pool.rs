@@ -10,6 +10,7 @@ pub use moves::Arriving;
 pub use renew::Facts;
 pub use seat::{Refusal, Seat};
 
+use super::roles::{Admitted, RoleKeys};
 use super::{Mail, Shard, TargetState, bump};
 use crate::config::{AuthQuery, Secret};
 use crate::random;
@@ -80,7 +81,7 @@ pub struct ShardPool {
     /// At which of the addresses of its host's name each server is.
     origins: RefCell<HashMap<u32, IpAddr>>,
     /// What a client's role has proved.
-    keys: RefCell<Option<Keys>>,
+    keys: Arc<RoleKeys>,
     decide: RefCell<Pool<u32, u32>>,
     /// Idle servers; a place without one is of a leased server.
     servers: RefCell<Slab<Option<Box<Server>>>>,
@@ -120,12 +121,12 @@ impl ShardPool {
     /// The same for a client's role, whose keys come with each login.
     pub(super) fn of_role(
         shard: Rc<Shard>,
-        id: PoolId,
+        role: Admitted,
         database: &Arc<Database>,
-        budget: Arc<Budget>,
         user: &str,
     ) -> Rc<Self> {
-        Self::make(shard, id, Facts::of_role(database, user), budget)
+        let facts = Facts::of_role(database, user);
+        Self::with_keys(shard, role.id, facts, role.budget, role.keys)
     }
 
     /// One server that asks for secrets, out of every budget.
@@ -143,6 +144,16 @@ impl ShardPool {
     }
 
     fn make(shard: Rc<Shard>, id: PoolId, facts: Facts, budget: Arc<Budget>) -> Rc<Self> {
+        Self::with_keys(shard, id, facts, budget, Arc::default())
+    }
+
+    fn with_keys(
+        shard: Rc<Shard>,
+        id: PoolId,
+        facts: Facts,
+        budget: Arc<Budget>,
+        keys: Arc<RoleKeys>,
+    ) -> Rc<Self> {
         let place = shard.id;
         let state = renew::State::of(&facts);
         let settings = facts.settings(id);
@@ -159,7 +170,7 @@ impl ShardPool {
             transactions: Cell::new(0),
             told_target: Cell::new(0),
             origins: RefCell::default(),
-            keys: RefCell::new(None),
+            keys,
             decide: RefCell::new(decide),
             servers: RefCell::default(),
             waiters: RefCell::default(),
@@ -196,14 +207,14 @@ impl ShardPool {
     pub fn keys(&self) -> Option<Keys> {
         let facts = self.facts.borrow();
         match self.id.is_role() {
-            true => self.keys.borrow().clone(),
+            true => self.keys.get(),
             false => facts.password.clone().map(Keys::Password),
         }
     }
 
     /// A client of the role has proved who it is.
     pub(super) fn set_keys(&self, keys: Option<Keys>) {
-        *self.keys.borrow_mut() = keys;
+        self.keys.set(keys);
     }
 
     /// No client ever gets a server of it.

@@ -28,6 +28,32 @@ struct Known {
 struct Role {
     number: u32,
     budget: Arc<Budget>,
+    keys: Arc<RoleKeys>,
+}
+
+/// With what a role logs in to servers: the newest that a client has proved, on
+/// whatever shard. A role that changes its password changes it for all of them.
+#[derive(Default)]
+pub(super) struct RoleKeys(Mutex<Option<Keys>>);
+
+impl RoleKeys {
+    pub(super) fn get(&self) -> Option<Keys> {
+        // Nobody panics while holding the lock.
+        self.0.lock().ok()?.clone()
+    }
+
+    pub(super) fn set(&self, keys: Option<Keys>) {
+        if let Ok(mut known) = self.0.lock() {
+            *known = keys;
+        }
+    }
+}
+
+/// What a pool of a role is made of.
+pub(super) struct Admitted {
+    pub(super) id: PoolId,
+    pub(super) budget: Arc<Budget>,
+    pub(super) keys: Arc<RoleKeys>,
 }
 
 impl Roles {
@@ -56,8 +82,8 @@ impl Roles {
         }
     }
 
-    /// The role's number and budget; `None` when there are too many.
-    fn admit(&self, group: &Database, user: &str) -> Option<(PoolId, Arc<Budget>)> {
+    /// The role's number, budget and keys; `None` when there are too many.
+    fn admit(&self, group: &Database, user: &str) -> Option<Admitted> {
         // Nobody panics while holding the lock.
         let mut known = self.known.lock().ok()?;
         let Known { roles, last } = &mut *known;
@@ -84,13 +110,18 @@ impl Roles {
             Role {
                 number: *last,
                 budget: Arc::new(budget.with_reserve(group.pool.reserve_connections)),
+                keys: Arc::default(),
             }
         });
         let id = PoolId {
             group: index,
             role: role.number,
         };
-        Some((id, Arc::clone(&role.budget)))
+        Some(Admitted {
+            id,
+            budget: Arc::clone(&role.budget),
+            keys: Arc::clone(&role.keys),
+        })
     }
 }
 
@@ -167,13 +198,14 @@ impl Shard {
             let code = SqlState::INVALID_AUTHORIZATION_SPECIFICATION;
             return Err(Refused::fatal(code, text));
         };
-        let Some((id, budget)) = self.roles.admit(database, user) else {
+        let Some(role) = self.roles.admit(database, user) else {
             let text = "too many roles have connections (pool.max_role_pools)";
             return Err(Refused::fatal(SqlState::TOO_MANY_CONNECTIONS, text));
         };
+        let id = role.id;
         let known = self.role_pools.borrow().get(&id).cloned();
         let pool = known.unwrap_or_else(|| {
-            let pool = ShardPool::of_role(Rc::clone(self), id, database, budget, user);
+            let pool = ShardPool::of_role(Rc::clone(self), role, database, user);
             self.role_pools.borrow_mut().insert(id, Rc::clone(&pool));
             crate::ring::task::spawn(Rc::clone(&pool).keep());
             pool
@@ -226,11 +258,11 @@ mod tests {
         let admit = |index: usize, user| roles.admit(&snapshot.databases[index], user);
         let one = admit(0, "one").expect("room");
         let two = admit(0, "two").expect("room");
-        assert_eq!(admit(0, "one").map(|(id, _)| id), Some(one.0));
+        assert_eq!(admit(0, "one").map(|role| role.id), Some(one.id));
         assert!(admit(0, "three").is_none());
         assert!(admit(1, "three").is_some(), "another database");
         drop(two);
         assert!(admit(0, "three").is_some());
-        assert_eq!(admit(0, "one").map(|(id, _)| id), Some(one.0));
+        assert_eq!(admit(0, "one").map(|role| role.id), Some(one.id));
     }
 }
