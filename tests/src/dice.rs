@@ -38,3 +38,12 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 }
+
+/// A number that the environment gives, such as a seed.
+pub fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{variable}: a number")),
+    )
+}

@@ -77,6 +77,19 @@ macro_rules! on_shards {
     };
 }
 
+/// The same on 2 and on 4 shards, for what takes more than one.
+#[macro_export]
+macro_rules! on_many_shards {
+    ($($name:ident),* $(,)?) => {
+        mod on_2_shards {
+            $(#[test] fn $name() { super::$name(2); })*
+        }
+        mod on_4_shards {
+            $(#[test] fn $name() { super::$name(4); })*
+        }
+    };
+}
+
 /// The same on 1, 2 and 4 shards, where how many there are is what matters.
 #[macro_export]
 macro_rules! on_1_2_and_4_shards {

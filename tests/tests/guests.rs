@@ -14,19 +14,7 @@ use tests::pgmux::{Config, Pgmux};
 use tests::tls::{Authority, Tls};
 use tests::wire::{Conn, Message, Session, frontend};
 
-/// Makes two tests of each function that takes a number of shards: on 2 and on 4.
-macro_rules! on_many_shards {
-    ($($name:ident),* $(,)?) => {
-        mod on_2_shards {
-            $(#[test] fn $name() { super::$name(2); })*
-        }
-        mod on_4_shards {
-            $(#[test] fn $name() { super::$name(4); })*
-        }
-    };
-}
-
-on_many_shards!(
+tests::on_many_shards!(
     shards_that_have_drifted_apart_have_as_many_again,
     nobody_moves_where_that_is_turned_off,
     a_client_that_moves_keeps_its_settings_and_its_statements,

@@ -11,19 +11,7 @@ use tests::pgmux::{Config, Pgmux};
 use tests::process::{PATIENCE, eventually};
 use tests::wire::{Session, frontend};
 
-/// Makes two tests of each function that takes a number of shards: on 2 and on 4.
-macro_rules! on_many_shards {
-    ($($name:ident),* $(,)?) => {
-        mod on_2_shards {
-            $(#[test] fn $name() { super::$name(2); })*
-        }
-        mod on_4_shards {
-            $(#[test] fn $name() { super::$name(4); })*
-        }
-    };
-}
-
-on_many_shards!(
+tests::on_many_shards!(
     clients_and_servers_that_find_no_room_stay_and_none_is_lost,
     permits_whose_news_finds_no_room_are_used_all_the_same,
     clients_that_come_at_once_are_all_served,

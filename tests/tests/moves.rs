@@ -10,19 +10,7 @@ use tests::process::{PATIENCE, eventually};
 use tests::tls::Authority;
 use tests::wire::{Conn, Session, frontend};
 
-/// Makes two tests of each function that takes a number of shards: on 2 and on 4.
-macro_rules! on_many_shards {
-    ($($name:ident),* $(,)?) => {
-        mod on_2_shards {
-            $(#[test] fn $name() { super::$name(2); })*
-        }
-        mod on_4_shards {
-            $(#[test] fn $name() { super::$name(4); })*
-        }
-    };
-}
-
-on_many_shards!(
+tests::on_many_shards!(
     servers_of_all_shards_get_to_the_one_that_has_all_clients,
     clients_that_wander_take_the_servers_along,
     clients_that_move_of_themselves_find_every_server,

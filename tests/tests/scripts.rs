@@ -204,8 +204,8 @@ fn judge(results: impl Iterator<Item = Result<(), String>>) {
     for difference in &differences {
         eprintln!("{difference}\n");
     }
-    // An open fault: once in some thousands of scripts on 4 shards a client waits for a server for the whole of
-    // `pool.connection_timeout` though two are free. Until it is found one in a mode is told and borne; nothing else is.
+    // An open fault: on 4 shards a client has waited for a server for the whole of `pool.connection_timeout`,
+    // while by the count of who holds one there should have been some. Until it is found one in a mode is told and borne; nothing else is.
     let stalls = |text: &&&String| text.contains(STALL);
     let stalled = differences.iter().filter(stalls).count().min(1);
     let (all, bad) = (results.len(), differences.len() - stalled);

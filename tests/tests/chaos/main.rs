@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tests::canary;
 use tests::clean::{Inspector, Suspicions};
 use tests::cluster::{Cluster, Options};
-use tests::dice::Dice;
+use tests::dice::{Dice, number};
 use tests::direct::Direct;
 use tests::pgmux::{Config, Pgmux};
 use tests::process::{PATIENCE, TempDir, eventually, open_fds};
@@ -248,14 +248,6 @@ impl Chaos {
             .expect_clean(&mut direct, &Suspicions::default());
         canary::check(&self.front, &self.pgmux.login());
     }
-}
-
-fn number(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{variable}: a number")),
-    )
 }
 
 /// A gate makes the same choices every time; `make chaos` makes others in each run.

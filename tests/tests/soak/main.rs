@@ -22,6 +22,7 @@ use std::time::Duration;
 use tests::canary;
 use tests::clean::{Inspector, Suspicions};
 use tests::cluster::{Cluster, PASSWORD};
+use tests::dice::number;
 use tests::direct::Direct;
 use tests::pgmux::{Config, Pgmux};
 use tests::process::{eventually, open_fds, rss_kib};
@@ -204,14 +205,6 @@ const TABLES: &str = "create table soak(tag text, k int, v text, primary key (ta
     create table two.place(name text); insert into two.place values ('two'); \
     grant all on soak, place, one.place, two.place to public; \
     grant usage on schema one, two to public";
-
-fn number(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{variable}: a number")),
-    )
-}
 
 /// A gate makes the same choices every time; `make soak` makes others in each run.
 const GATE_SEED: u64 = 1;
